@@ -1,0 +1,92 @@
+#include "base/error.hpp"
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+namespace dsec::base {
+namespace {
+
+struct row {
+  errc code;
+  std::string_view name;
+  bool retryable;
+  int exit_code;
+};
+
+// Exit codes 64.. follow sysexits(3) where one fits.
+constexpr std::array rows{
+    row{errc::ok, "ok", false, 0},
+    row{errc::internal, "internal", false, 70},
+    row{errc::invalid_argument, "invalid_argument", false, 64},
+    row{errc::not_found, "not_found", false, 66},
+    row{errc::already_exists, "already_exists", false, 73},
+    row{errc::conflict, "conflict", false, 73},
+    row{errc::unauthenticated, "unauthenticated", false, 77},
+    row{errc::permission_denied, "permission_denied", false, 77},
+    row{errc::capacity, "capacity", true, 75},
+    row{errc::deadline_exceeded, "deadline_exceeded", true, 75},
+    row{errc::unavailable, "unavailable", true, 69},
+    row{errc::unsupported, "unsupported", false, 69},
+    row{errc::wrong_phase, "wrong_phase", false, 65},
+    row{errc::sandbox_failed, "sandbox_failed", false, 76},
+    row{errc::too_large, "too_large", false, 65},
+    row{errc::no_shell, "no_shell", false, 72},
+    row{errc::exec_failed, "exec_failed", false, 72},
+    row{errc::io, "io", true, 74},
+    row{errc::protocol, "protocol", false, 76},
+    row{errc::corrupt, "corrupt", false, 74},
+    row{errc::cancelled, "cancelled", true, 75},
+};
+
+const row& find(errc code) {
+  for (const auto& r : rows) {
+    if (r.code == code) return r;
+  }
+  return rows[1];
+}
+
+errc code_of(int number) {
+  switch (number) {
+    case ENOENT: return errc::not_found;
+    case EEXIST: return errc::already_exists;
+    case EACCES:
+    case EPERM: return errc::permission_denied;
+    case EINVAL:
+    case ENAMETOOLONG: return errc::invalid_argument;
+    case ENOSYS:
+    case EOPNOTSUPP: return errc::unsupported;
+    case ENOSPC:
+    case EDQUOT:
+    case EIO: return errc::io;
+    case ETIMEDOUT: return errc::deadline_exceeded;
+    default: return errc::internal;
+  }
+}
+
+}  // namespace
+
+std::string_view to_string(errc code) { return find(code).name; }
+bool retryable(errc code) { return find(code).retryable; }
+int exit_code(errc code) { return find(code).exit_code; }
+
+std::string error::to_string() const {
+  std::string text = message;
+  if (sys_errno != 0) {
+    std::array<char, 128> buffer{};
+    text += ": ";
+    text += ::strerror_r(sys_errno, buffer.data(), buffer.size());
+  }
+  text += " (";
+  text += dsec::base::to_string(code);
+  text += ")";
+  return text;
+}
+
+error from_errno(std::string message, int number) {
+  return {code_of(number), std::move(message), number};
+}
+
+error from_errno(std::string message) { return from_errno(std::move(message), errno); }
+
+}  // namespace dsec::base

@@ -1,0 +1,2 @@
+// Entry point of the launcher.
+int main() { return 0; }

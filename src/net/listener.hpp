@@ -1,0 +1,67 @@
+// The gateway's door: HTTP and WebSocket on one port. Beast-free header; knows nothing of actors.
+// The listener runs its own I/O threads. Callbacks are called on them and must only hand over; every method of
+// ws_session and listener is thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/config.hpp"
+#include "base/result.hpp"
+#include "proto/frame.hpp"
+
+namespace dsec::net {
+
+/// One client connection. Frames are read one per granted credit, so that a slow actor never grows memory.
+class ws_session {
+ public:
+  virtual ~ws_session() = default;
+  /// Queues a frame. Over max_queued_bytes the connection is closed.
+  virtual void send(proto::frame f) = 0;
+  /// Allows `n` more frames to be read.
+  virtual void grant(std::uint32_t n) = 0;
+  /// Sends what is queued, then closes. Idempotent.
+  virtual void close(std::string reason) = 0;
+};
+
+struct session_handler {
+  std::function<void(proto::frame)> message;       // one frame, structurally valid, consumes one credit
+  std::function<void(base::error)> malformed;      // a frame that is none; the session closes after this
+  std::function<void()> closed;                    // last call
+};
+
+struct connection_info {
+  std::string principal;                           // whom the API key belongs to
+  std::string peer;                                // address:port
+};
+
+struct http_answer {
+  unsigned status = 200;
+  std::string content_type = "application/json";
+  std::string body;
+};
+
+struct listener_callbacks {
+  /// The principal of an API key, or nullopt. Constant-time comparison is the callee's business.
+  std::function<std::optional<std::string>(std::string_view api_key)> authenticate;
+  /// A WebSocket at /v1/ws was accepted. Nothing is read before the first grant().
+  std::function<session_handler(std::shared_ptr<ws_session>, connection_info)> opened;
+  /// GET of any other path; nullopt = 404. Used for /healthz and /readyz.
+  std::function<std::optional<http_answer>(std::string_view path)> get;
+};
+
+class listener {
+ public:
+  /// Binds and starts serving. errc::io with the address when the port is taken.
+  static base::result<std::unique_ptr<listener>> start(const base::gateway_config& config, listener_callbacks callbacks);
+  virtual ~listener() = default;
+  [[nodiscard]] virtual std::uint16_t port() const = 0;
+  /// Stops accepting, closes all sessions, joins the threads.
+  virtual void stop() = 0;
+};
+
+}  // namespace dsec::net

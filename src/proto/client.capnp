@@ -1,0 +1,220 @@
+@0xc3f85d3723784097;
+# The client protocol: what libdsec and dsecd say to each other over one WebSocket (binary messages, one
+# unpacked Cap'n Proto message each). Ordinals are only ever appended. The first member of every union is
+# `unset` and is refused: an unknown member decodes as the first one. Deadlines are relative milliseconds.
+# Limits stand in limits.hpp.
+
+using Cxx = import "/capnp/c++.capnp";
+$Cxx.namespace("dsec::proto");
+
+struct Request {
+  # Client to server. Every request gets exactly one Reply with the same id.
+  id @0 :UInt64;                # chosen by the client, unique among its requests in flight; never 0
+  traceId @1 :Text;             # joins log lines and events; made by the server when empty
+  deadlineMs @2 :UInt32;        # how long the client will wait; 0 = the server's default
+  idempotencyKey @3 :Text;      # createSandbox: same key, same sandbox; empty = none
+
+  body :union {
+    unset @4 :Void;
+    hello @5 :Hello;                    # must be the first request of a connection
+    ping @6 :Void;                      # answered with pong; a no-op through gateway and actors
+    createSandbox @7 :CreateSandbox;    # -> sandbox, once it is running
+    getSandbox @8 :SandboxRef;          # -> sandbox
+    listSandboxes @9 :Void;             # -> sandboxes (the caller's)
+    stopSandbox @10 :SandboxRef;        # -> sandbox, once it is stopped; idempotent
+    exec @11 :Exec;                     # -> command, once it ended (wait) or was started
+    getCommand @12 :CommandRef;         # -> command, at once or (waitMs) when it ended
+    killCommand @13 :CommandRef;        # -> command; kills its whole group
+    readOutput @14 :ReadOutput;         # -> output: a piece of a command's stdout or stderr
+    readFile @15 :ReadFile;             # -> fileData
+    writeFile @16 :WriteFile;           # -> fileWritten
+    listImages @17 :Void;               # -> images
+    listCommands @18 :SandboxRef;       # -> commands
+  }
+}
+
+struct Reply {
+  id @0 :UInt64;                # of the request
+
+  body :union {
+    unset @1 :Void;
+    error @2 :Error;
+    hello @3 :HelloReply;
+    pong @4 :Void;
+    sandbox @5 :Sandbox;
+    sandboxes @6 :List(Sandbox);
+    command @7 :Command;
+    output @8 :Output;
+    fileData @9 :FileData;
+    fileWritten @10 :FileWritten;
+    images @11 :List(Image);
+    commands @12 :List(Command);
+  }
+}
+
+struct Error {
+  code @0 :Text;                # base/error.hpp, e.g. "capacity"; stable
+  message @1 :Text;             # lower-case sentence naming object and remedy
+  object @2 :Text;              # id or name of what it is about, may be empty
+  retryable @3 :Bool;
+}
+
+struct Hello {
+  protocolVersion @0 :UInt32;   # 1
+  client @1 :Text;              # "libdsec/0.1.0", for logs
+}
+
+struct HelloReply {
+  protocolVersion @0 :UInt32;   # the one both sides now speak
+  server @1 :Text;
+  edge @2 :Text;
+  maxMessageBytes @3 :UInt32;
+}
+
+struct NetworkRule {
+  # A named service ("pypi", "npm", "apt") switched on or off.
+  service @0 :Text;
+  allow @1 :Bool;
+}
+
+struct EnvVar {
+  name @0 :Text;
+  value @1 :Text;
+}
+
+struct CreateSandbox {
+  backend @0 :Text;             # "container" (also when empty)
+  image @1 :Text;               # base layer, NAME:TAG
+  workspace @2 :Text;           # workspace layer or empty
+  toolkits @3 :List(Text);      # bottom to top
+  cpuMillis @4 :UInt32;         # 1000 = one CPU; 0 = the server's default
+  memoryMb @5 :UInt32;          # MiB; 0 = the server's default
+  pidsLimit @6 :UInt32;         # tasks; 0 = the server's default
+  idleTtlSeconds @7 :UInt32;    # stopped after so long without a request (ttl_running_stop); 0 = never
+  absoluteTtlSeconds @8 :UInt32;  # stopped so long after creation; 0 = never
+  env @9 :List(EnvVar);         # on top of the image's
+  initUser @10 :Text;           # user of commands; empty = the image's, else root
+  workdir @11 :Text;            # empty = the image's, else /
+  networkRules @12 :List(NetworkRule);
+  hostname @13 :Text;           # empty = the sandbox id
+  labels @14 :List(EnvVar);
+}
+
+struct SandboxRef { sandboxId @0 :Text; }
+
+struct Sandbox {
+  sandboxId @0 :Text;
+  phase @1 :Text;               # base/phase.hpp
+  cause @2 :Text;               # of death; "none" while alive
+  backend @3 :Text;
+  image @4 :Text;
+  workspace @5 :Text;
+  toolkits @6 :List(Text);
+  createdUnixMs @7 :UInt64;
+  endedUnixMs @8 :UInt64;       # 0 while alive
+  warnings @9 :List(Text);      # what was accepted but has no effect yet
+  causeDetail @10 :Text;        # one sentence, may be empty
+  cpuMillis @11 :UInt32;
+  memoryMb @12 :UInt32;
+  commandsRunning @13 :UInt32;
+  labels @14 :List(EnvVar);
+}
+
+struct Exec {
+  sandboxId @0 :Text;
+  commandId @1 :Text;           # chosen by the client ([A-Za-z0-9._-], 1..64); a known id is never started again
+  argv @2 :List(Text);          # exactly one of argv and shell
+  shell @3 :Text;               # run by the image's /bin/bash -c, else /bin/sh -c
+  env @4 :List(EnvVar);         # on top of the sandbox's
+  cwd @5 :Text;                 # empty = the sandbox's
+  user @6 :Text;                # empty = the sandbox's; NAME, UID, NAME:GROUP or UID:GID
+  stdin @7 :Data;               # what the command reads; then end of file
+  timeoutMs @8 :UInt64;         # killed after so long; 0 = no limit
+  outputLimit @9 :UInt64;       # bytes kept per stream (first and last half); 0 = the server's default
+  wait @10 :Bool;               # true: answer when it ended; false: when it was started
+  inlineLimit @11 :UInt32;      # at most so many bytes per stream come in the reply; 0 = 1 MiB
+}
+
+struct CommandRef {
+  sandboxId @0 :Text;
+  commandId @1 :Text;
+  waitMs @2 :UInt32;            # getCommand: wait up to so long for its end
+  inlineLimit @3 :UInt32;       # as in Exec
+}
+
+enum CommandState {
+  unknown @0;
+  running @1;
+  ended @2;
+}
+
+struct Command {
+  sandboxId @0 :Text;
+  commandId @1 :Text;
+  state @2 :CommandState;
+  exitCode @3 :Int32;           # 0..255; 128 + signal when killed by one; valid when ended
+  signal @4 :UInt32;            # that killed it, else 0
+  timedOut @5 :Bool;
+  oomKilled @6 :Bool;
+  stdout @7 :Data;              # inline, see inlineLimit
+  stderr @8 :Data;
+  stdoutTotal @9 :UInt64;       # bytes written by the command
+  stderrTotal @10 :UInt64;
+  stdoutTruncated @11 :Bool;    # bytes were dropped (from the middle)
+  stderrTruncated @12 :Bool;
+  startedUnixMs @13 :UInt64;
+  durationUs @14 :UInt64;       # valid when ended
+  argv @15 :List(Text);
+}
+
+struct ReadOutput {
+  sandboxId @0 :Text;
+  commandId @1 :Text;
+  stderr @2 :Bool;              # false: stdout
+  offset @3 :UInt64;            # in the command's output, counted from 0
+  length @4 :UInt32;            # at most; bounded by the message limit
+}
+
+struct Output {
+  data @0 :Data;
+  offset @1 :UInt64;            # of data; greater than asked for when bytes in between were dropped
+  total @2 :UInt64;             # written so far
+  ended @3 :Bool;               # the command ended: nothing comes after total
+}
+
+struct ReadFile {
+  sandboxId @0 :Text;
+  path @1 :Text;                # absolute
+  offset @2 :UInt64;
+  length @3 :UInt32;            # at most; 0 = as much as fits in a message
+  user @4 :Text;                # as in Exec
+}
+
+struct FileData {
+  data @0 :Data;
+  offset @1 :UInt64;
+  size @2 :UInt64;              # of the file
+  endOfFile @3 :Bool;
+}
+
+struct WriteFile {
+  sandboxId @0 :Text;
+  path @1 :Text;                # absolute; missing parent directories are made
+  data @2 :Data;
+  offset @3 :UInt64;            # 0 truncates the file first; else written there
+  mode @4 :UInt32;              # permission bits of a new file; 0 = 0644
+  user @5 :Text;                # owner of a new file, and whose permissions count
+}
+
+struct FileWritten {
+  size @0 :UInt64;              # of the file afterwards
+}
+
+struct Image {
+  name @0 :Text;
+  tag @1 :Text;
+  kind @2 :Text;                # base, workspace, toolkit
+  digest @3 :Text;              # sha256:…
+  sizeBytes @4 :UInt64;
+  createdUnixMs @5 :UInt64;
+}

@@ -1,0 +1,84 @@
+#include "proto/frame.hpp"
+
+#include <kj/exception.h>
+
+#include <cstdint>
+#include <cstring>
+#include <string>
+
+namespace dsec::proto {
+namespace {
+
+using base::errc;
+using base::fail;
+
+// Little-endian 32-bit words of the segment table, see "Serialization over a stream" in the encoding spec.
+std::uint32_t table_word(std::span<const std::byte> bytes, std::size_t index) {
+  std::uint32_t value = 0;
+  std::memcpy(&value, bytes.data() + index * sizeof value, sizeof value);
+  return value;
+}
+
+base::result<void> check_segment_table(std::span<const std::byte> bytes) {
+  if (bytes.size() < 8) return fail(errc::protocol, "message is shorter than its segment table");
+  const std::size_t segments = std::size_t{table_word(bytes, 0)} + 1;
+  if (segments > max_segments) return fail(errc::protocol, "message has too many segments");
+  const std::size_t table_bytes = (segments / 2 + 1) * 8;
+  if (bytes.size() < table_bytes) return fail(errc::protocol, "message is shorter than its segment table");
+  std::size_t words = 0;
+  for (std::size_t i = 0; i < segments; ++i) words += table_word(bytes, i + 1);
+  if (table_bytes + words * 8 != bytes.size()) {
+    return fail(errc::protocol, "message size does not match its segment table");
+  }
+  return {};
+}
+
+}  // namespace
+
+base::result<frame> frame::from_bytes(std::span<const std::byte> bytes) {
+  if (bytes.size() > max_message_bytes) {
+    return fail(errc::too_large, "message of " + std::to_string(bytes.size()) + " bytes is over the limit of " +
+                                     std::to_string(max_message_bytes) + "; split it");
+  }
+  if (bytes.size() % 8 != 0) return fail(errc::protocol, "message size is not a multiple of 8");
+  DSEC_CHECK(check_segment_table(bytes));
+  auto words = kj::heapArray<capnp::word>(bytes.size() / 8);
+  std::memcpy(words.begin(), bytes.data(), bytes.size());
+  frame f;
+  f.words_ = std::make_shared<const kj::Array<capnp::word>>(kj::mv(words));
+  return f;
+}
+
+frame frame::from_builder(capnp::MessageBuilder& builder) {
+  frame f;
+  f.words_ = std::make_shared<const kj::Array<capnp::word>>(capnp::messageToFlatArray(builder));
+  return f;
+}
+
+std::span<const std::byte> frame::bytes() const {
+  if (!words_) return {};
+  return std::as_bytes(std::span(words_->begin(), words_->size()));
+}
+
+kj::ArrayPtr<const capnp::word> frame::words() const {
+  if (!words_) return nullptr;
+  return words_->asPtr();
+}
+
+capnp::ReaderOptions reader_options() {
+  capnp::ReaderOptions options;
+  options.traversalLimitInWords = traversal_limit_words;
+  options.nestingLimit = nesting_limit;
+  return options;
+}
+
+base::result<void> guarded(const std::function<void()>& body) {
+  try {
+    body();
+    return {};
+  } catch (const kj::Exception& e) {
+    return fail(errc::protocol, std::string("malformed message: ") + e.getDescription().cStr());
+  }
+}
+
+}  // namespace dsec::proto

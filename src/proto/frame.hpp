@@ -1,0 +1,88 @@
+// One Cap'n Proto message as a shared, immutable array of words: cheap to copy, safe on any thread.
+// Knows nothing of actors. from_bytes() checks sizes and the segment table before it allocates; reading a
+// frame happens through view(), which sets the reader limits and turns kj exceptions into error values.
+#pragma once
+
+#include <capnp/message.h>
+#include <capnp/serialize.h>
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <span>
+#include <type_traits>
+#include <utility>
+
+#include "base/result.hpp"
+#include "proto/limits.hpp"
+
+namespace dsec::proto {
+
+class frame {
+ public:
+  frame() = default;
+
+  /// Copies one message from outside. errc::protocol if it is not exactly one well-formed message,
+  /// errc::too_large over max_message_bytes.
+  static base::result<frame> from_bytes(std::span<const std::byte> bytes);
+
+  /// Flattens a message that this process built.
+  static frame from_builder(capnp::MessageBuilder& builder);
+
+  [[nodiscard]] bool empty() const { return words_ == nullptr; }
+  [[nodiscard]] std::span<const std::byte> bytes() const;
+  [[nodiscard]] kj::ArrayPtr<const capnp::word> words() const;
+
+ private:
+  std::shared_ptr<const kj::Array<capnp::word>> words_;
+};
+
+/// Reader options with the limits of limits.hpp.
+capnp::ReaderOptions reader_options();
+
+/// Runs `body` and turns a kj::Exception (malformed pointers, limits) into errc::protocol.
+base::result<void> guarded(const std::function<void()>& body);
+
+/// A frame whose root is Root, and the reader over it. Not thread-safe (traversal counting); make one per use.
+template <class Root>
+class view {
+ public:
+  explicit view(frame f) : frame_(std::move(f)), reader_(frame_.words(), reader_options()) {}
+
+  /// Calls fn(Root::Reader) and returns what it returns as result<>. fn may return result<T>, T or void.
+  template <class F>
+  auto read(F&& fn) {
+    using returned = std::invoke_result_t<F, typename Root::Reader>;
+    return read_as<returned>(std::forward<F>(fn));
+  }
+
+ private:
+  template <class R>
+  struct wrap {
+    using type = base::result<R>;
+  };
+  template <class T>
+  struct wrap<base::result<T>> {
+    using type = base::result<T>;
+  };
+
+  template <class R, class F>
+  typename wrap<R>::type read_as(F&& fn) {
+    typename wrap<R>::type out{tl::unexpect, base::error{base::errc::internal, "not read", 0}};
+    auto ok = guarded([&] {
+      if constexpr (std::is_void_v<R>) {
+        fn(reader_.template getRoot<Root>());
+        out = {};
+      } else {
+        out = fn(reader_.template getRoot<Root>());
+      }
+    });
+    if (!ok) return base::fail(std::move(ok).error());
+    return out;
+  }
+
+  frame frame_;
+  capnp::FlatArrayMessageReader reader_;
+};
+
+}  // namespace dsec::proto

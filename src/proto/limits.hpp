@@ -1,0 +1,33 @@
+// Limits of the client protocol, beside the schema they bound. Everything larger is refused with a typed error.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace dsec::proto {
+
+inline constexpr std::uint32_t protocol_version = 1;
+
+/// One WebSocket message, bytes.
+inline constexpr std::size_t max_message_bytes = 16U << 20U;
+/// Data in one message (file pieces, output, stdin), bytes: leaves room for the envelope.
+inline constexpr std::size_t max_data_bytes = 8U << 20U;
+/// Segments in one Cap'n Proto message.
+inline constexpr std::size_t max_segments = 64;
+/// Words a reader may traverse per message: 8 x the largest message, so that shared sub-objects cannot amplify.
+inline constexpr std::size_t traversal_limit_words = 8 * max_message_bytes / 8;
+/// Nesting of a message.
+inline constexpr int nesting_limit = 16;
+
+/// Requests in flight on one connection; further ones are not read until one is answered.
+inline constexpr std::size_t max_in_flight = 256;
+/// Bytes queued for a client that does not read, before its connection is closed.
+inline constexpr std::size_t max_queued_bytes = 64U << 20U;
+
+inline constexpr std::size_t max_argv = 4096;
+inline constexpr std::size_t max_env = 4096;
+inline constexpr std::size_t max_toolkits = 16;
+/// Output of a command that comes inline in a reply when the request names no limit.
+inline constexpr std::uint32_t default_inline_bytes = 1U << 20U;
+
+}  // namespace dsec::proto
