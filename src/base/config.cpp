@@ -1,0 +1,239 @@
+#include "base/config.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <fstream>
+#include <numeric>
+#include <sstream>
+#include <toml++/toml.h>
+#include <variant>
+#include <vector>
+
+#include "base/ids.hpp"
+#include "base/log.hpp"
+
+namespace dsec::base {
+namespace {
+
+using number_range = std::pair<double, double>;
+using target = std::variant<std::string*, std::filesystem::path*, std::uint16_t*, std::uint32_t*, double*>;
+
+/// One key: where it stands in the file, where its value goes, its unit and its legal range.
+struct key {
+  std::string_view section;  // "" = top level
+  std::string_view name;
+  std::string_view unit;
+  number_range range;
+  target field;
+};
+
+// The one table of all keys; reading, dumping and suggestions walk it.
+std::vector<key> keys_of(config& c) {
+  auto& g = c.gateway;
+  auto& n = c.node;
+  auto& s = c.sandbox;
+  return {
+      {"", "state", "directory", {}, &c.state},
+      {"", "log_level", "debug, info, warn or error", {}, &c.log_level},
+      {"gateway", "bind", "address", {}, &g.bind},
+      {"gateway", "port", "TCP port, 0 = any free one", {0, 65535}, &g.port},
+      {"gateway", "max_connections", "connections", {1, 1'000'000}, &g.max_connections},
+      {"gateway", "default_deadline_ms", "ms", {100, 86'400'000}, &g.default_deadline_ms},
+      {"node", "name", "a-z, 0-9, '-', at most 40 characters", {}, &n.name},
+      {"node", "instance", "a-z, 0-9, '-', at most 40 characters", {}, &n.instance},
+      {"node", "uid_base", "host uid", {65'536, 4'000'000'000}, &n.uid_base},
+      {"node", "aether_uid_base", "host uid", {65'536, 4'000'000'000}, &n.aether_uid_base},
+      {"node", "max_sandboxes", "sandboxes", {1, 40'000}, &n.max_sandboxes},
+      {"node", "slot_pool", "slots", {0, 1024}, &n.slot_pool},
+      {"node", "memory_reserve_mb", "MiB", {0, 16'777'216}, &n.memory_reserve_mb},
+      {"node", "memory_overcommit", "ratio", {0.1, 1000}, &n.memory_overcommit},
+      {"node", "retention_seconds", "s", {0, 31'536'000}, &n.retention_seconds},
+      {"sandbox", "cpu_millis", "1/1000 CPU", {10, 1'024'000}, &s.cpu_millis},
+      {"sandbox", "memory_mb", "MiB", {16, 16'777'216}, &s.memory_mb},
+      {"sandbox", "pids", "tasks", {16, 4'194'304}, &s.pids},
+      {"sandbox", "nofile", "descriptors", {64, 1'048'576}, &s.nofile},
+      {"sandbox", "spool_mb", "MiB", {1, 65'536}, &s.spool_mb},
+  };
+}
+
+std::string qualified(std::string_view section, std::string_view name) {
+  return section.empty() ? std::string(name) : std::string(section) + "." + std::string(name);
+}
+
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::size_t diagonal = row[0];
+    row[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const auto up = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, diagonal + (a[i - 1] == b[j - 1] ? 0 : 1)});
+      diagonal = up;
+    }
+  }
+  return row[b.size()];
+}
+
+std::string nearest(const std::vector<key>& keys, std::string_view unknown) {
+  std::string best;
+  std::size_t best_distance = unknown.size();
+  for (const auto& k : keys) {
+    const auto candidate = qualified(k.section, k.name);
+    if (const auto d = edit_distance(candidate, unknown); d < best_distance) {
+      best_distance = d;
+      best = candidate;
+    }
+  }
+  return best;
+}
+
+struct reader {
+  std::vector<key> keys;
+  std::string_view origin;
+
+  [[nodiscard]] std::string at(const toml::node& node) const {
+    return std::string(origin) + ":" + std::to_string(node.source().begin.line) + ": ";
+  }
+
+  [[nodiscard]] result<void> assign_number(const key& k, const toml::node& node) const {
+    const auto value = node.value<double>();
+    const bool whole = !std::holds_alternative<double*>(k.field);
+    const auto name = qualified(k.section, k.name);
+    if (!value || (whole && !node.is_integer())) {
+      return fail(errc::invalid_argument, at(node) + name + " must be a number (" + std::string(k.unit) + ")");
+    }
+    if (!(*value >= k.range.first && *value <= k.range.second)) {
+      std::ostringstream text;
+      text << std::fixed;
+      text.precision(whole ? 0 : 2);
+      text << at(node) << name << " must be between " << k.range.first << " and " << k.range.second << " ("
+           << k.unit << ")";
+      return fail(errc::invalid_argument, text.str());
+    }
+    std::visit(
+        [&](auto* field) {
+          using field_type = std::remove_pointer_t<decltype(field)>;
+          if constexpr (std::is_arithmetic_v<field_type>) *field = static_cast<field_type>(*value);
+        },
+        k.field);
+    return {};
+  }
+
+  [[nodiscard]] result<void> assign(const key& k, const toml::node& node) const {
+    auto* text = std::get_if<std::string*>(&k.field);
+    auto* path = std::get_if<std::filesystem::path*>(&k.field);
+    if (text == nullptr && path == nullptr) return assign_number(k, node);
+    const auto value = node.value<std::string>();
+    if (!node.is_string() || !value || value->empty()) {
+      return fail(errc::invalid_argument, at(node) + qualified(k.section, k.name) + " must be a non-empty string (" +
+                                              std::string(k.unit) + ")");
+    }
+    if (text != nullptr) **text = *value;
+    if (path != nullptr) **path = *value;
+    return {};
+  }
+
+  [[nodiscard]] result<void> table(std::string_view section, const toml::table& t) const {
+    for (const auto& [name, node] : t) {
+      const auto match = std::find_if(keys.begin(), keys.end(), [&](const key& k) {
+        return k.section == section && k.name == name.str();
+      });
+      if (match != keys.end()) {
+        DSEC_CHECK(assign(*match, node));
+        continue;
+      }
+      const bool is_section = section.empty() && std::any_of(keys.begin(), keys.end(), [&](const key& k) {
+                                return k.section == name.str();
+                              });
+      if (is_section && node.is_table()) {
+        DSEC_CHECK(this->table(name.str(), *node.as_table()));
+        continue;
+      }
+      const auto unknown = qualified(section, name.str());
+      return fail(errc::invalid_argument, at(node) + "unknown key '" + unknown + "'; the nearest known one is '" +
+                                              nearest(keys, unknown) + "'");
+    }
+    return {};
+  }
+};
+
+result<void> check_relations(const config& c, std::string_view origin) {
+  const auto bad = [&](std::string text) {
+    return fail(errc::invalid_argument, std::string(origin) + ": " + std::move(text));
+  };
+  for (const auto& [name, value] : {std::pair{"node.name", c.node.name}, {"node.instance", c.node.instance}}) {
+    if (!is_valid_id(value) || value.size() > 40) {
+      return bad(std::string(name) + " '" + value + "' must be a-z, 0-9 and '-', at most 40 characters");
+    }
+  }
+  if (log::level ignored{}; !log::parse_level(c.log_level, ignored)) {
+    return bad("log_level '" + c.log_level + "' must be debug, info, warn or error");
+  }
+  const std::uint64_t ranges_end = std::uint64_t{c.node.uid_base} + std::uint64_t{c.node.max_sandboxes} * 65'536;
+  if (ranges_end > 4'294'967'294ULL) {
+    return bad("node.uid_base + node.max_sandboxes * 65536 is over the largest uid; lower one of them");
+  }
+  const std::uint64_t aether_end = std::uint64_t{c.node.aether_uid_base} + c.node.max_sandboxes;
+  if (aether_end > c.node.uid_base && c.node.aether_uid_base < ranges_end) {
+    return bad("node.aether_uid_base overlaps the sandboxes' uids from node.uid_base on; move one of them");
+  }
+  return {};
+}
+
+}  // namespace
+
+result<config> parse_config(std::string_view text, std::string_view origin) {
+  toml::table parsed;
+  try {
+    parsed = toml::parse(text, origin);
+  } catch (const toml::parse_error& e) {
+    return fail(errc::invalid_argument, std::string(origin) + ":" + std::to_string(e.source().begin.line) + ": " +
+                                            std::string(e.description()));
+  }
+  config c;
+  const reader r{keys_of(c), origin};
+  DSEC_CHECK(r.table("", parsed));
+  DSEC_CHECK(check_relations(c, origin));
+  return c;
+}
+
+result<config> load_config(const std::filesystem::path& file) {
+  std::error_code ec;
+  if (!std::filesystem::is_regular_file(file, ec)) {
+    return fail(errc::not_found, "config file '" + file.string() + "' is not a regular file");
+  }
+  std::ifstream in(file, std::ios::binary);
+  std::ostringstream text;
+  text << in.rdbuf();
+  if (!in) return fail(errc::io, "cannot read config file '" + file.string() + "'");
+  return parse_config(text.str(), file.string());
+}
+
+std::string dump_config(const config& c) {
+  auto copy = c;
+  std::ostringstream out;
+  std::string_view section;
+  for (const auto& k : keys_of(copy)) {
+    if (k.section != section) {
+      section = k.section;
+      out << "\n[" << section << "]\n";
+    }
+    std::visit(
+        [&](auto* field) {
+          using field_type = std::remove_pointer_t<decltype(field)>;
+          if constexpr (std::is_arithmetic_v<field_type>) {
+            out << toml::table{{k.name, *field}};
+          } else if constexpr (std::is_same_v<field_type, std::filesystem::path>) {
+            out << toml::table{{k.name, field->string()}};
+          } else {
+            out << toml::table{{k.name, *field}};
+          }
+        },
+        k.field);
+    out << "  # " << k.unit << "\n";
+  }
+  return out.str();
+}
+
+}  // namespace dsec::base

@@ -1,0 +1,73 @@
+#include "base/config.hpp"
+
+#include <catch2/catch.hpp>
+#include <filesystem>
+
+using dsec::base::dump_config;
+using dsec::base::errc;
+using dsec::base::parse_config;
+
+namespace {
+
+std::string error_of(std::string_view text) {
+  const auto parsed = parse_config(text, "test.toml");
+  REQUIRE_FALSE(parsed);
+  CHECK(parsed.error().code == errc::invalid_argument);
+  return parsed.error().message;
+}
+
+}  // namespace
+
+TEST_CASE("an empty file gives the defaults") {
+  const auto c = parse_config("", "test.toml").value();
+  CHECK(c.gateway.bind == "127.0.0.1");
+  CHECK(c.gateway.port == 7070);
+  CHECK(c.sandbox.memory_mb == 512);
+}
+
+TEST_CASE("values are taken and what is dumped reads back the same") {
+  const auto c = parse_config("state = '/srv/d'\n[gateway]\nport = 0\n[node]\nname = 'edge-7'\nmemory_overcommit = 2.5\n",
+                              "test.toml")
+                     .value();
+  CHECK(c.state == "/srv/d");
+  CHECK(c.gateway.port == 0);
+  CHECK(c.node.name == "edge-7");
+  CHECK(c.node.memory_overcommit == 2.5);
+  CHECK(dump_config(parse_config(dump_config(c), "dump").value()) == dump_config(c));
+}
+
+TEST_CASE("an unknown key is an error that names the nearest known one and the line") {
+  CHECK(error_of("\n[gateway]\nprot = 1\n") ==
+        "test.toml:3: unknown key 'gateway.prot'; the nearest known one is 'gateway.port'");
+  CHECK(error_of("[sandbocks]\n").find("unknown key 'sandbocks'") != std::string::npos);
+}
+
+TEST_CASE("values out of range or of another type are refused with range and unit") {
+  CHECK(error_of("[gateway]\nport = 70000\n").find("between 0 and 65535") != std::string::npos);
+  CHECK(error_of("[sandbox]\nmemory_mb = 'much'\n").find("must be a number (MiB)") != std::string::npos);
+  CHECK(error_of("[sandbox]\nmemory_mb = 1.5\n").find("must be a number (MiB)") != std::string::npos);
+  CHECK(error_of("[node]\nname = 'No Good'\n").find("node.name") != std::string::npos);
+  CHECK(error_of("[node]\nmemory_overcommit = nan\n").find("between") != std::string::npos);
+  CHECK(error_of("log_level = 'loud'\n").find("log_level") != std::string::npos);
+  CHECK(error_of("state = ''\n").find("state") != std::string::npos);
+}
+
+TEST_CASE("uid ranges that run over the end or into each other are refused") {
+  CHECK(error_of("[node]\nuid_base = 4000000000\nmax_sandboxes = 10000\n").find("largest uid") != std::string::npos);
+  CHECK(error_of("[node]\naether_uid_base = 1000000500\n").find("overlaps") != std::string::npos);
+}
+
+TEST_CASE("text that is no TOML is refused with its line") {
+  CHECK(error_of("a = 1\nb = = 2\n").find("test.toml:2:") == 0);
+}
+
+TEST_CASE("a config file that is a directory is refused") {
+  const auto loaded = dsec::base::load_config(std::filesystem::temp_directory_path());
+  REQUIRE_FALSE(loaded);
+  CHECK(loaded.error().code == errc::not_found);
+}
+
+TEST_CASE("the shipped configuration is the default one") {
+  const auto shipped = dsec::base::load_config(DSEC_SOURCE_DIR "/config/dsecd.toml").value();
+  CHECK(dump_config(shipped) == dump_config(dsec::base::config{}));
+}
