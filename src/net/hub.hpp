@@ -1,0 +1,107 @@
+// What the listener's connections share: the I/O context, callbacks and the list of who is there,
+// so that stop() reaches everybody. Internal to src/net. Held by every connection, so the context
+// outlives the last of them, even one that an actor still holds after the listener is gone. Every
+// method is thread-safe.
+#pragma once
+
+#include <boost/asio/basic_waitable_timer.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/strand.hpp>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "net/listener.hpp"
+
+namespace dsec::net {
+
+namespace asio = boost::asio;
+using tcp = asio::ip::tcp;
+using executor = asio::strand<asio::io_context::executor_type>;
+using socket = asio::basic_stream_socket<tcp, executor>;
+using timer = asio::basic_waitable_timer<std::chrono::steady_clock,
+                                         asio::wait_traits<std::chrono::steady_clock>, executor>;
+
+/// One connection in whichever state. Methods may be called on any thread and only post.
+class peer {
+ public:
+  virtual ~peer() = default;
+  /// Says good-bye and ends soon.
+  virtual void wind_down() = 0;
+  /// Ends now; the other side sees a reset.
+  virtual void abort() = 0;
+};
+
+class hub {
+ public:
+  using id = std::uint64_t;
+
+  hub(const base::gateway_config& config, listener_callbacks callbacks)
+      : callbacks(std::move(callbacks)), max_connections_(config.max_connections) {}
+
+  asio::io_context context;
+  const listener_callbacks callbacks;
+  std::uint16_t port = 0;
+
+  /// Registers a connection. Over the limit it is let in all the same, to be told so, while there
+  /// is room in the small waiting room behind the limit; nullopt beyond that or when stopping:
+  /// close it.
+  struct admission {
+    id who = 0;
+    bool over_limit = false;
+  };
+  std::optional<admission> enter();
+  /// Says whom stop() must reach under this id: first the HTTP connection, then the session it
+  /// became.
+  void attach(id who, std::weak_ptr<peer> p);
+  void leave(id who);
+
+  /// No one enters any more; everyone there is told to wind down.
+  void close_door();
+  void abort_all();
+  /// Whether everyone left within `patience`.
+  bool wait_empty(std::chrono::milliseconds patience);
+
+ private:
+  static constexpr std::size_t waiting_room = 64;
+
+  std::vector<std::shared_ptr<peer>> present();
+
+  const std::size_t max_connections_;
+  std::mutex mutex_;
+  std::condition_variable emptied_;
+  std::unordered_map<id, std::weak_ptr<peer>> peers_;
+  id next_ = 1;
+  bool closed_ = false;
+};
+
+/// A connection's place in the hub, given back by the destructor.
+class hub_place {
+ public:
+  hub_place(std::shared_ptr<hub> h, hub::id who) : hub_(std::move(h)), who_(who) {}
+  ~hub_place() { leave(); }
+  hub_place(hub_place&& other) noexcept : hub_(std::move(other.hub_)), who_(other.who_) {}
+  hub_place& operator=(hub_place&&) = delete;
+
+  void attach(std::weak_ptr<peer> p) { hub_->attach(who_, std::move(p)); }
+  void leave() {
+    if (hub_) std::exchange(hub_, nullptr)->leave(who_);
+  }
+
+ private:
+  std::shared_ptr<hub> hub_;
+  hub::id who_;
+};
+
+/// Serves HTTP on a fresh socket; an upgrade hands the socket on to serve_websocket
+/// (ws_session.hpp).
+void serve_http(std::shared_ptr<hub> h, socket s, hub::admission admitted);
+
+}  // namespace dsec::net

@@ -1,0 +1,183 @@
+// The accepting side and the life of the I/O threads. Sessions run on strands over the threads
+// started here; start() and stop() are called by whoever owns the listener, never on those threads.
+#include "net/listener.hpp"
+
+#include <array>
+#include <boost/asio/basic_socket_acceptor.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "base/log.hpp"
+#include "net/hub.hpp"
+
+namespace dsec::net {
+
+using namespace std::chrono_literals;
+
+std::optional<hub::admission> hub::enter() {
+  const std::lock_guard lock(mutex_);
+  if (closed_ || peers_.size() >= max_connections_ + waiting_room) return std::nullopt;
+  const admission admitted{next_++, peers_.size() >= max_connections_};
+  peers_.emplace(admitted.who, std::weak_ptr<peer>{});
+  return admitted;
+}
+
+void hub::attach(id who, std::weak_ptr<peer> p) {
+  const std::lock_guard lock(mutex_);
+  if (closed_) {
+    if (auto late = p.lock()) late->wind_down();
+  }
+  peers_.at(who) = std::move(p);
+}
+
+void hub::leave(id who) {
+  const std::lock_guard lock(mutex_);
+  peers_.erase(who);
+  if (peers_.empty()) emptied_.notify_all();
+}
+
+std::vector<std::shared_ptr<peer>> hub::present() {
+  std::vector<std::shared_ptr<peer>> out;
+  for (const auto& [who, weak] : peers_) {
+    if (auto p = weak.lock()) out.push_back(std::move(p));
+  }
+  return out;
+}
+
+void hub::close_door() {
+  std::vector<std::shared_ptr<peer>> all;
+  {
+    const std::lock_guard lock(mutex_);
+    closed_ = true;
+    all = present();
+  }
+  for (const auto& p : all) p->wind_down();
+}
+
+void hub::abort_all() {
+  std::vector<std::shared_ptr<peer>> all;
+  {
+    const std::lock_guard lock(mutex_);
+    all = present();
+  }
+  for (const auto& p : all) p->abort();
+}
+
+bool hub::wait_empty(std::chrono::milliseconds patience) {
+  std::unique_lock lock(mutex_);
+  return emptied_.wait_for(lock, patience, [this] { return peers_.empty(); });
+}
+
+namespace {
+
+using base::errc;
+using base::error;
+using base::fail;
+using boost::system::error_code;
+
+constexpr std::size_t io_threads = 2;
+
+class tcp_listener final : public listener {
+ public:
+  explicit tcp_listener(std::shared_ptr<hub> h)
+      : hub_(std::move(h)),
+        strand_(hub_->context.get_executor()),
+        acceptor_(strand_),
+        pause_(strand_) {}
+  ~tcp_listener() override { stop(); }
+
+  base::result<void> open(const base::gateway_config& config) {
+    error_code problem;
+    const auto address = asio::ip::make_address(config.bind, problem);
+    if (problem) {
+      return fail(errc::invalid_argument, "gateway.bind '" + config.bind +
+                                              "' is not an IP address; use one like 127.0.0.1");
+    }
+    const tcp::endpoint where(address, config.port);
+    acceptor_.open(where.protocol(), problem);
+    // Without this a restart would wait for the last run's connections in TIME_WAIT; a listening
+    // socket of somebody else still keeps us out (socket(7)).
+    if (!problem) acceptor_.set_option(asio::socket_base::reuse_address(true), problem);
+    if (!problem) acceptor_.bind(where, problem);
+    if (!problem) acceptor_.listen(asio::socket_base::max_listen_connections, problem);
+    if (problem) {
+      return fail(error{errc::io,
+                        "cannot listen on " + config.bind + ":" + std::to_string(config.port) +
+                            "; choose another gateway.port or stop what uses it",
+                        problem.value()});
+    }
+    hub_->port = acceptor_.local_endpoint().port();
+    return {};
+  }
+
+  void run() {
+    accept_next();
+    for (auto& t : threads_) t = std::thread([h = hub_] { h->context.run(); });
+  }
+
+  [[nodiscard]] std::uint16_t port() const override { return hub_->port; }
+
+  void stop() override {
+    const std::lock_guard lock(stopping_);
+    if (!threads_.front().joinable()) return;
+    asio::post(strand_, [this] {
+      error_code ignored;
+      acceptor_.close(ignored);
+      pause_.cancel();
+    });
+    hub_->close_door();
+    if (!hub_->wait_empty(good_bye)) hub_->abort_all();
+    // Every operation of an aborted connection ends at once, so the context runs out of work.
+    for (auto& t : threads_) t.join();
+  }
+
+ private:
+  static constexpr auto good_bye = 1s;
+  static constexpr auto accept_pause = 100ms;
+
+  void accept_next() {
+    acceptor_.async_accept(executor(hub_->context.get_executor()),
+                           [this](error_code problem, socket s) {
+                             if (problem == asio::error::operation_aborted || !acceptor_.is_open())
+                               return;
+                             if (problem) return wait_out(problem);
+                             admit(std::move(s));
+                             accept_next();
+                           });
+  }
+
+  // Out of descriptors or memory: the queue of the kernel keeps who comes meanwhile.
+  void wait_out(error_code problem) {
+    base::log::warn("accept_failed", {{"error", problem.message()}});
+    pause_.expires_after(accept_pause);
+    pause_.async_wait([this](error_code cancelled) {
+      if (!cancelled) accept_next();
+    });
+  }
+
+  void admit(socket s) {
+    if (const auto admitted = hub_->enter()) serve_http(hub_, std::move(s), *admitted);
+  }
+
+  std::shared_ptr<hub> hub_;
+  executor strand_;  // of the two below
+  asio::basic_socket_acceptor<tcp, executor> acceptor_;
+  timer pause_;
+  std::array<std::thread, io_threads> threads_;
+  std::mutex stopping_;
+};
+
+}  // namespace
+
+base::result<std::unique_ptr<listener>> listener::start(const base::gateway_config& config,
+                                                        listener_callbacks callbacks) {
+  auto out = std::make_unique<tcp_listener>(std::make_shared<hub>(config, std::move(callbacks)));
+  DSEC_CHECK(out->open(config));
+  out->run();
+  return out;
+}
+
+}  // namespace dsec::net

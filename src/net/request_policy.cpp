@@ -1,0 +1,116 @@
+// See request_policy.hpp.
+#include "net/request_policy.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <nlohmann/json.hpp>
+
+namespace dsec::net {
+namespace {
+
+struct authority {
+  std::string host;  // lower case, IPv6 literals without brackets
+  std::optional<std::uint16_t> port;
+};
+
+char lower(char c) {
+  return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+}
+
+std::string lowered(std::string_view text) {
+  std::string out(text);
+  std::transform(out.begin(), out.end(), out.begin(), lower);
+  return out;
+}
+
+bool equal_ignoring_case(std::string_view a, std::string_view b) {
+  return a.size() == b.size() && std::equal(a.begin(), a.end(), b.begin(),
+                                            [](char x, char y) { return lower(x) == lower(y); });
+}
+
+// host[:port] of RFC 3986; anything else, user information included, is nullopt.
+std::optional<authority> parse_authority(std::string_view text) {
+  authority out;
+  std::size_t end = 0;
+  if (text.starts_with('[')) {
+    end = text.find(']');
+    if (end == std::string_view::npos) return std::nullopt;
+    out.host = lowered(text.substr(1, end - 1));
+    ++end;
+  } else {
+    end = std::min(text.find(':'), text.size());
+    out.host = lowered(text.substr(0, end));
+  }
+  if (out.host.empty() || out.host.find_first_of("@/?# \t") != std::string::npos)
+    return std::nullopt;
+  if (end == text.size()) return out;
+  const std::string_view digits = text.substr(end + 1);
+  std::uint16_t port = 0;
+  const auto [stop, problem] = std::from_chars(digits.data(), digits.data() + digits.size(), port);
+  if (text[end] != ':' || problem != std::errc{} || stop != digits.data() + digits.size()) {
+    return std::nullopt;
+  }
+  out.port = port;
+  return out;
+}
+
+// localhost, ::1 and the literals of 127.0.0.0/8 (four decimal parts: a name like 127.evil.org has
+// none).
+bool is_loopback(std::string_view host) {
+  if (host == "localhost" || host == "::1") return true;
+  if (!host.starts_with("127.")) return false;
+  return std::count(host.begin(), host.end(), '.') == 3 &&
+         host.find_first_not_of("0123456789.") == std::string_view::npos;
+}
+
+}  // namespace
+
+bool host_allowed(std::string_view host, const local_door& door) {
+  constexpr std::uint16_t http_port = 80;
+  const auto parsed = parse_authority(host);
+  if (!parsed || parsed->port.value_or(http_port) != door.port) return false;
+  return is_loopback(parsed->host) || parsed->host == lowered(door.address);
+}
+
+bool origin_allowed(std::string_view origin, std::string_view host) {
+  constexpr std::string_view scheme = "http://";
+  if (origin.size() < scheme.size() ||
+      !equal_ignoring_case(origin.substr(0, scheme.size()), scheme)) {
+    return false;
+  }
+  return equal_ignoring_case(origin.substr(scheme.size()), host);
+}
+
+std::optional<std::string_view> bearer_token(std::string_view authorization) {
+  constexpr std::string_view scheme = "Bearer ";
+  if (authorization.size() <= scheme.size() ||
+      !equal_ignoring_case(authorization.substr(0, scheme.size()), scheme)) {
+    return std::nullopt;
+  }
+  const std::string_view key = authorization.substr(scheme.size());
+  const auto first = key.find_first_not_of(' ');
+  if (first == std::string_view::npos) return std::nullopt;
+  return key.substr(first);
+}
+
+std::string error_body(base::errc code, std::string_view message) {
+  const nlohmann::json body = {{"error",
+                                {{"code", base::to_string(code)},
+                                 {"message", message},
+                                 {"retryable", base::retryable(code)}}}};
+  return body.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+std::optional<std::string_view> path_of(std::string_view target) {
+  if (!target.starts_with('/')) return std::nullopt;
+  return target.substr(0, target.find_first_of("?#"));
+}
+
+std::string_view clipped(std::string_view text, std::size_t limit) {
+  if (text.size() <= limit) return text;
+  // Continuation bytes of UTF-8 are 10xxxxxx.
+  while (limit > 0 && (static_cast<unsigned char>(text[limit]) & 0xC0U) == 0x80U) --limit;
+  return text.substr(0, limit);
+}
+
+}  // namespace dsec::net

@@ -1,0 +1,316 @@
+// The WebSocket phase: one reader, one writer, a bounded queue between the gateway's actors and the
+// socket. The public methods lock, note and post; all else runs on the socket's strand, which alone
+// touches stream and handler.
+//
+//   opening ─> open ──close(), bad frame, wind_down()──> closing: the queue drains, then the close
+//   handshake
+//     └─────────┴──socket error, abort(), peer's close, close_patience over──┴──> dead: the socket
+//     is closed
+//
+// The session lives until it is dead and none of its operations is pending; then `closed` is
+// called, once.
+#include "net/ws_session.hpp"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/websocket/stream.hpp>
+#include <deque>
+
+#include "net/request_policy.hpp"
+
+namespace dsec::net {
+namespace {
+
+namespace beast = boost::beast;
+namespace websocket = beast::websocket;
+using beast::error_code;
+using websocket::close_code;
+using steady = std::chrono::steady_clock;
+using namespace std::chrono_literals;
+
+constexpr auto handshake_timeout = 10s;
+constexpr auto ping_interval = 60s;
+// Nothing whole heard for so long, pongs included: the peer is dead or drips a message byte by
+// byte.
+constexpr auto silence_limit = 300s;
+constexpr auto close_patience = 5s;
+// A peer that acknowledges nothing or keeps its window shut is given up by TCP itself (tcp(7)).
+constexpr int unsent_limit_ms = 60'000;
+constexpr std::size_t idle_buffer_bytes = 64 * 1024;  // kept by a connection between messages
+constexpr std::size_t max_reason_bytes = 123;         // RFC 6455, 5.5
+
+class session final : public ws_session, public peer, public std::enable_shared_from_this<session> {
+  enum class state { opening, open, closing, dead };
+
+  template <class F>
+  void on_strand(F f) {
+    asio::post(stream_.get_executor(), [self = shared_from_this(), f = std::move(f)] {
+      f(*self);
+      self->settle();
+    });
+  }
+
+  /// The handler of one asynchronous operation: keeps the session and is counted until it has run.
+  template <class F>
+  auto operation(F f) {
+    ++pending_;
+    return [self = shared_from_this(), f = std::move(f)](error_code problem, auto&&...) {
+      --self->pending_;
+      f(*self, problem);
+      self->settle();
+    };
+  }
+
+ public:
+  session(std::shared_ptr<hub> h, socket s, hub_place place, connection_info info)
+      : hub_(std::move(h)),
+        place_(std::move(place)),
+        info_(std::move(info)),
+        stream_(std::move(s)),
+        timer_(stream_.get_executor()) {}
+
+  void start(http_request upgrade) {
+    place_.attach(weak_from_this());
+    configure();
+    auto request = std::make_shared<http_request>(std::move(upgrade));
+    stream_.async_accept(
+        *request, operation([request](session& s, error_code problem) { s.accepted(problem); }));
+  }
+
+  // --- from any thread ---
+
+  void send(proto::frame f) override {
+    const std::lock_guard lock(mutex_);
+    if (refusing_) return;
+    queued_bytes_ += f.bytes().size();
+    if (queued_bytes_ > proto::max_queued_bytes) {
+      refusing_ = true;
+      queue_.clear();
+      return on_strand([](session& s) {
+        s.begin_close(close_code::try_again_later, "the client does not read its replies");
+      });
+    }
+    queue_.push_back(std::move(f));
+    if (!std::exchange(writer_awake_, true)) on_strand([](session& s) { s.write_next(); });
+  }
+
+  void grant(std::uint32_t n) override {
+    const std::lock_guard lock(mutex_);
+    credit_ += n;
+    if (!std::exchange(reader_awake_, true)) on_strand([](session& s) { s.read_next(); });
+  }
+
+  void close(std::string reason) override {
+    on_strand(
+        [reason = std::move(reason)](session& s) { s.begin_close(close_code::normal, reason); });
+  }
+
+  void wind_down() override {
+    on_strand([](session& s) { s.begin_close(close_code::going_away, "the gateway is stopping"); });
+  }
+
+  void abort() override {
+    on_strand([](session& s) { s.die(); });
+  }
+
+ private:
+  void configure() {
+    const int limit = unsent_limit_ms;
+    // Best effort: without it a shut window is held until the queue overflows.
+    ::setsockopt(stream_.next_layer().native_handle(), IPPROTO_TCP, TCP_USER_TIMEOUT, &limit,
+                 sizeof limit);
+    // Beast's idle timer would be re-armed on every message and runs out while no credit lets us
+    // read: watch() does its work.
+    stream_.set_option(
+        websocket::stream_base::timeout{handshake_timeout, websocket::stream_base::none(), false});
+    stream_.set_option(websocket::stream_base::decorator([](websocket::response_type& response) {
+      response.set(beast::http::field::server, "dsecd");
+    }));
+    stream_.control_callback(
+        [this](websocket::frame_type, beast::string_view) { heard_ = steady::now(); });
+    stream_.binary(true);
+    stream_.auto_fragment(false);
+    stream_.read_message_max(proto::max_message_bytes);
+  }
+
+  void accepted(error_code problem) {
+    if (problem || state_ == state::dead) return die();
+    state_ = state::open;
+    handler_ = hub_->callbacks.opened(shared_from_this(), std::move(info_));
+    watch_in(ping_interval);
+  }
+
+  // --- reader: one frame per credit ---
+
+  void read_next() {
+    if (state_ != state::open) return;
+    {
+      const std::lock_guard lock(mutex_);
+      reader_awake_ = credit_ > 0;
+      if (!reader_awake_) return;
+      --credit_;
+    }
+    reading_ = true;
+    heard_ = steady::now();
+    stream_.async_read(buffer_,
+                       operation([](session& s, error_code problem) { s.received(problem); }));
+  }
+
+  void received(error_code problem) {
+    reading_ = false;
+    if (state_ != state::open) return;  // the close handshake goes on without us
+    if (problem) return die();
+    if (!stream_.got_binary()) {
+      return begin_close(close_code::unknown_data,
+                         "text frames are not understood; send binary ones");
+    }
+    const auto bytes = buffer_.cdata();
+    auto frame =
+        proto::frame::from_bytes({static_cast<const std::byte*>(bytes.data()), bytes.size()});
+    if (!frame) {
+      auto why = std::move(frame).error();
+      begin_close(close_code::bad_payload, why.message);
+      return handler_.malformed(std::move(why));
+    }
+    buffer_.clear();
+    if (buffer_.capacity() > idle_buffer_bytes) buffer_.shrink_to_fit();
+    handler_.message(*std::move(frame));
+    read_next();
+  }
+
+  // --- writer: one frame at a time, its words are shared and held meanwhile ---
+
+  void write_next() {
+    if (state_ == state::dead) return;
+    {
+      const std::lock_guard lock(mutex_);
+      writer_awake_ = !queue_.empty();
+      if (writer_awake_) {
+        writing_ = std::move(queue_.front());
+        queue_.pop_front();
+      }
+    }
+    if (writing_.empty()) {
+      if (state_ == state::closing) shake_hands();
+      return;
+    }
+    const auto bytes = writing_.bytes();
+    stream_.async_write(asio::buffer(bytes.data(), bytes.size()),
+                        operation([](session& s, error_code problem) { s.written(problem); }));
+  }
+
+  void written(error_code problem) {
+    {
+      const std::lock_guard lock(mutex_);
+      queued_bytes_ -= writing_.bytes().size();
+    }
+    writing_ = {};
+    if (problem) return die();
+    write_next();
+  }
+
+  // --- the end ---
+
+  void begin_close(close_code code, std::string_view why) {
+    if (state_ == state::opening) return die();
+    if (state_ != state::open) return;
+    state_ = state::closing;
+    reason_ = {code, beast::string_view(clipped(why, max_reason_bytes).data(),
+                                        clipped(why, max_reason_bytes).size())};
+    watch_in(close_patience);
+    bool writer_sleeps = false;
+    {
+      const std::lock_guard lock(mutex_);
+      refusing_ = true;
+      writer_sleeps = !std::exchange(writer_awake_, true);
+    }
+    if (writer_sleeps) write_next();
+  }
+
+  void shake_hands() {
+    stream_.async_close(reason_, operation([](session& s, error_code) { s.die(); }));
+  }
+
+  void die() {
+    if (state_ == state::dead) return;
+    state_ = state::dead;
+    {
+      const std::lock_guard lock(mutex_);
+      refusing_ = true;
+      queue_.clear();
+    }
+    timer_.cancel();
+    error_code ignored;
+    stream_.next_layer().close(ignored);
+  }
+
+  void settle() {
+    if (state_ != state::dead || pending_ > 0) return;
+    place_.leave();
+    if (auto last_call = std::exchange(handler_, {}).closed) last_call();
+  }
+
+  // --- time ---
+
+  void watch_in(steady::duration delay) {
+    timer_.expires_after(delay);
+    timer_.async_wait(operation([](session& s, error_code cancelled) {
+      // A wait that expired just before it was set anew arrives all the same.
+      if (!cancelled && steady::now() >= s.timer_.expiry()) s.watch();
+    }));
+  }
+
+  void watch() {
+    if (state_ == state::closing) return die();
+    if (state_ != state::open) return;
+    const auto silence = reading_ ? steady::now() - heard_ : 0s;
+    if (silence > silence_limit) return die();
+    if (silence >= ping_interval && !pinging_) {
+      pinging_ = true;
+      stream_.async_ping({}, operation([](session& s, error_code) { s.pinging_ = false; }));
+    }
+    watch_in(ping_interval);
+  }
+
+  const std::shared_ptr<hub> hub_;
+  hub_place place_;
+  connection_info info_;
+
+  // Of the strand.
+  websocket::stream<socket, false> stream_;  // false: no permessage-deflate
+  timer timer_;
+  state state_ = state::opening;
+  int pending_ = 0;
+  session_handler handler_;
+  beast::flat_buffer buffer_;
+  bool reading_ = false;
+  bool pinging_ = false;
+  steady::time_point heard_;
+  proto::frame writing_;
+  websocket::close_reason reason_;
+
+  // Of everybody.
+  std::mutex mutex_;
+  std::deque<proto::frame> queue_;
+  std::size_t queued_bytes_ = 0;  // of queue_ and writing_
+  std::uint64_t credit_ = 0;
+  bool reader_awake_ = false;  // a read_next() is posted or an async_read pending
+  bool writer_awake_ = false;  // likewise for write_next()
+  bool refusing_ = false;
+};
+
+}  // namespace
+
+void serve_websocket(std::shared_ptr<hub> h, socket s, hub_place place, http_request upgrade,
+                     connection_info info) {
+  auto made =
+      std::make_shared<session>(std::move(h), std::move(s), std::move(place), std::move(info));
+  made->start(std::move(upgrade));
+}
+
+}  // namespace dsec::net
