@@ -2,6 +2,14 @@
 // root), one request datagram, one reply datagram with the same `req`, in order; `exited` events in between.
 // Freestanding PODs like channel.hpp. Strings are zero-padded. Several dsecd connections at once are refused
 // (the newest wins: a restarted dsecd must not wait for the old one's socket to time out).
+//
+// Start: dsecd executes the embedded image (base/embedded.hpp) from a memfd in a session of its own, as
+//   launcher LISTEN_FD STATE_FD AETHER_FD [LAYERS_FD]
+// with these descriptors inherited (no O_CLOEXEC) and nothing else but stdin, stdout and stderr (its log):
+//   LISTEN_FD  the bound and listening socket        STATE_FD  the state directory, O_DIRECTORY
+//   AETHER_FD  the sealed memfd of aether, mode 0111, opened O_RDONLY with no writer left (else exec says ETXTBSY)
+//   LAYERS_FD  the layers' namespace of a launcher that died, from its hello: entered instead of making one
+// Sandboxes of the dead launcher are then told to the new one by `adopt`.
 #pragma once
 
 #include <stdint.h>
@@ -21,8 +29,9 @@ enum class launch : uint32_t {
   drop_slot = 5,      // launch_slot
   create = 6,         // launch_create, see there; reply fds: channel end, pidfd of aether
   release = 7,        // launch_id: forget a sandbox (its aether must be reaped: else EBUSY)
-  list = 8,           // no body; replies launch_listed once per live sandbox with fds (channel, pidfd), then `done`
+  list = 8,           // no body; replies launch_listed once per sandbox not yet released with fds (channel, pidfd), then `done`
   shutdown = 9,       // no body: refuse with EBUSY while sandboxes live, else exit after the reply
+  adopt = 10,         // launch_adopt: a live sandbox of a launcher that died; fds: channel end, pidfd of its aether
   done = 16,          // generic reply: launch_result
   listed = 17,        // launch_listed
   exited = 18,        // event: launch_exited: an aether was reaped
@@ -83,12 +92,23 @@ struct launch_listed {
   launch_header h;
   char sandbox[launch_id_bytes];
   uint32_t slot;
+  uint32_t exited;     // 1: its aether was reaped, status as in launch_exited; 0: it lives
+  int32_t status;
+};
+
+/// `layer` are counted as used until release, as for create.
+struct launch_adopt {
+  launch_header h;
+  char sandbox[launch_id_bytes];
+  uint32_t slot;
+  uint32_t layers;
+  char layer[max_layers][128];
 };
 
 struct launch_exited {
   launch_header h;
   char sandbox[launch_id_bytes];
-  int32_t status;      // of aether, as of wait(2)
+  int32_t status;      // of aether, as of wait(2); -1 when it was adopted and so reaped by another process
 };
 
 }  // namespace dsec::guest
