@@ -1,0 +1,73 @@
+// dsecd's end of one sandbox's channel (guest/channel.hpp): numbers, acknowledges, queues when the
+// socket is full. Owned by its container_instance. send() is for any thread and never blocks; what
+// arrives is handed to `receive` on the event loop's thread. A malformed datagram or a closed end
+// closes the channel: `closed` runs once.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "backends/container/aether_frames.hpp"
+#include "backends/sys/event_loop.hpp"
+#include "backends/sys/pidfd.hpp"
+
+namespace dsec::container {
+
+struct channel_events {
+  std::function<void(incoming)> receive;
+  std::function<void(std::string why)> closed;
+};
+
+class aether_channel {
+ public:
+  static base::result<std::unique_ptr<aether_channel>> open(sys::event_loop& loop,
+                                                            sys::unique_fd socket,
+                                                            channel_events events);
+  ~aether_channel();
+  aether_channel(const aether_channel&) = delete;
+  aether_channel& operator=(const aether_channel&) = delete;
+
+  /// Says hello and waits for aether's. errc::deadline_exceeded, unavailable (it died), unsupported
+  /// (its version).
+  base::result<void> handshake(sys::deadline until);
+
+  /// errc::unavailable once closed; errc::capacity when aether has not read for so long that the
+  /// queue is full.
+  base::result<void> send(frame_bytes datagram, std::vector<sys::unique_fd> fds = {});
+
+  /// No callback runs after it returns.
+  void close();
+
+ private:
+  struct pending {
+    frame_bytes datagram;
+    std::vector<sys::unique_fd> fds;
+  };
+  aether_channel(sys::event_loop& loop, sys::unique_fd socket, channel_events events);
+  void on_events(std::uint32_t events);
+  bool receive_some();
+  bool take(std::span<const std::byte> datagram);
+  void flush_locked();
+  base::result<bool> push_locked(const pending& p);
+  void fail(std::string why);
+
+  sys::event_loop& loop_;
+  sys::unique_fd socket_;
+  channel_events events_;
+  sys::event_loop::token token_ = 0;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  sequence numbers_;
+  std::uint32_t unacknowledged_ = 0;  // received since the last datagram that could carry an ack
+  std::deque<pending> queue_;
+  std::size_t queued_bytes_ = 0;
+  bool want_write_ = false, closed_ = false;
+  std::optional<guest::hello_body> hello_;
+};
+
+}  // namespace dsec::container

@@ -1,0 +1,239 @@
+#include "backends/container/launcher_client.hpp"
+
+#include <signal.h>
+
+#include <array>
+#include <utility>
+
+#include "base/log.hpp"
+
+namespace dsec::container {
+namespace {
+
+using base::errc;
+using base::fail;
+using base::result;
+using guest::launch;
+
+/// The launcher answers within milliseconds; it is stuck when it takes this long.
+constexpr auto request_timeout = std::chrono::seconds(10);
+constexpr auto exit_timeout = std::chrono::seconds(5);
+constexpr std::size_t buffer_bytes = 8192;  // the largest message is launch_create
+
+/// A request without a body.
+struct bare_request {
+  guest::launch_header h;
+};
+
+template <class T>
+result<T> read_as(std::span<const std::byte> data) {
+  if (data.size() != sizeof(T))
+    return fail(errc::protocol, "the launcher sent a message of the wrong size");
+  T value;
+  std::memcpy(&value, data.data(), sizeof value);
+  return value;
+}
+
+std::string text(const char* field, std::size_t size) {
+  return {field, ::strnlen(field, size)};
+}
+
+template <std::size_t N>
+bool put(char (&field)[N], const std::string& value) {
+  if (value.size() >= N) return false;
+  std::memcpy(field, value.data(), value.size());
+  return true;
+}
+
+}  // namespace
+
+result<std::unique_ptr<launcher_client>> launcher_client::open(sys::event_loop& loop,
+                                                               sys::unique_fd socket,
+                                                               launcher_events events) {
+  std::unique_ptr<launcher_client> client(
+      new launcher_client(loop, std::move(socket), std::move(events)));
+  {
+    const std::scoped_lock lock(client->mutex_);  // the first callback waits until token_ is set
+    DSEC_TRY(client->token_, loop.watch(client->socket_.get(), EPOLLIN,
+                                        [c = client.get()](std::uint32_t) { c->on_events(); }));
+  }
+  DSEC_CHECK(client->greet());
+  return client;
+}
+
+launcher_client::launcher_client(sys::event_loop& loop, sys::unique_fd socket,
+                                 launcher_events events)
+    : loop_(loop), socket_(std::move(socket)), events_(std::move(events)) {}
+
+launcher_client::~launcher_client() {
+  {
+    const std::scoped_lock lock(mutex_);
+    down_ = true;
+  }
+  changed_.notify_all();
+  loop_.unwatch(token_, socket_.get());
+}
+
+result<void> launcher_client::greet() {
+  guest::launch_hello hello{};
+  hello.version = guest::launch_version;
+  DSEC_TRY(const auto replies, ask(launch::hello, hello, {}, "greet the launcher"));
+  DSEC_TRY(const auto answer, read_as<guest::launch_hello>(replies.back().data));
+  if (answer.version != guest::launch_version)
+    return fail(errc::unsupported, "the launcher speaks version " + std::to_string(answer.version));
+  pid_ = answer.pid;
+  sandboxes_ = answer.sandboxes;
+  DSEC_TRY(pidfd_, sys::open_pidfd(pid_));
+  return {};
+}
+
+template <class Request>
+result<void> launcher_client::order(launch type, Request& request, std::span<const int> fds,
+                                    const char* what) {
+  DSEC_TRY(const auto replies, ask(type, request, fds, what));
+  return outcome(replies.back(), what);
+}
+
+result<void> launcher_client::outcome(const reply& r, const char* what) {
+  DSEC_TRY(const auto answer, read_as<guest::launch_result>(r.data));
+  if (answer.sys_errno == 0) return {};
+  auto message = std::string("the launcher cannot ") + what;
+  if (const auto step = text(answer.step, sizeof answer.step); !step.empty())
+    message += ": " + step;
+  return fail(base::from_errno(std::move(message), answer.sys_errno));
+}
+
+result<void> launcher_client::attach_layer(const std::string& digest, int blob) {
+  guest::launch_layer request{};
+  if (!put(request.name, digest))
+    return fail(errc::invalid_argument, "layer name '" + digest + "' is too long");
+  return order(launch::attach_layer, request, std::array{blob}, "attach a layer");
+}
+
+result<void> launcher_client::detach_layer(const std::string& digest) {
+  guest::launch_layer request{};
+  put(request.name, digest);
+  return order(launch::detach_layer, request, {}, "detach a layer");
+}
+
+result<void> launcher_client::make_slot(std::uint32_t slot, std::uint32_t uid_base,
+                                        std::uint32_t aether_uid) {
+  guest::launch_slot request{};
+  request.slot = slot;
+  request.uid_base = uid_base;
+  request.aether_uid = aether_uid;
+  return order(launch::make_slot, request, {}, "make a slot");
+}
+
+result<void> launcher_client::drop_slot(std::uint32_t slot) {
+  guest::launch_slot request{};
+  request.slot = slot;
+  return order(launch::drop_slot, request, {}, "drop a slot");
+}
+
+result<launcher_client::created> launcher_client::create(guest::launch_create request,
+                                                         std::span<const int> fds) {
+  constexpr auto what = "create the sandbox";
+  DSEC_TRY(auto replies, ask(launch::create, request, fds, what));
+  auto& last = replies.back();
+  DSEC_CHECK(outcome(last, what));
+  if (last.fds.size() != 2)
+    return fail(errc::protocol, "the launcher sent no channel for the new sandbox");
+  return created{std::move(last.fds[0]), std::move(last.fds[1])};
+}
+
+result<void> launcher_client::release(const std::string& sandbox) {
+  guest::launch_id request{};
+  put(request.sandbox, sandbox);
+  return order(launch::release, request, {}, "release the sandbox");
+}
+
+result<std::vector<launcher_client::listed>> launcher_client::list() {
+  bare_request request{};
+  DSEC_TRY(const auto replies, ask(launch::list, request, {}, "list its sandboxes"));
+  std::vector<listed> all;
+  for (std::size_t i = 0; i + 1 < replies.size(); ++i) {
+    DSEC_TRY(const auto one, read_as<guest::launch_listed>(replies[i].data));
+    all.push_back({text(one.sandbox, sizeof one.sandbox), one.slot});
+  }
+  return all;
+}
+
+result<void> launcher_client::shutdown() {
+  bare_request request{};
+  DSEC_CHECK(order(launch::shutdown, request, {}, "shut down"));
+  if (!sys::wait_ended(pidfd_.get(), sys::after(exit_timeout)))
+    return fail(errc::deadline_exceeded, "the launcher does not exit");
+  return {};
+}
+
+bool launcher_client::is_down() {
+  const std::scoped_lock lock(mutex_);
+  return down_;
+}
+
+result<std::vector<launcher_client::reply>> launcher_client::call(std::span<std::byte> request,
+                                                                  std::span<const int> fds,
+                                                                  const char* what) {
+  const auto place = std::make_shared<waiting>();
+  std::unique_lock lock(mutex_);
+  if (down_) return fail(errc::unavailable, "the launcher is gone");
+  const auto number = next_++;
+  std::memcpy(request.data() + offsetof(guest::launch_header, req), &number, sizeof number);
+  DSEC_TRY(const bool sent, sys::send_datagram(socket_.get(), request, fds));
+  if (!sent) return fail(errc::unavailable, "the launcher is overloaded");
+  waiting_.emplace(number, place);
+  const bool in_time =
+      changed_.wait_for(lock, request_timeout, [&] { return place->done || down_; });
+  waiting_.erase(number);
+  if (place->done) return std::move(place->replies);
+  if (!in_time)
+    return fail(errc::deadline_exceeded, std::string("the launcher takes too long to ") + what);
+  return fail(errc::unavailable, "the launcher died");
+}
+
+void launcher_client::on_events() {
+  std::array<std::byte, buffer_bytes> buffer;
+  while (true) {
+    auto got = sys::receive_datagram(socket_.get(), buffer);
+    if (got && got->state == sys::receive_state::nothing) return;
+    if (!got || got->state == sys::receive_state::closed) return went_down();
+    take(std::span(buffer).first(got->size), std::move(got->fds));
+  }
+}
+
+void launcher_client::take(std::span<const std::byte> datagram, std::vector<sys::unique_fd> fds) {
+  guest::launch_header h;
+  if (datagram.size() < sizeof h) return went_down();
+  std::memcpy(&h, datagram.data(), sizeof h);
+  if (h.req == 0) return take_event(datagram);
+  const std::scoped_lock lock(mutex_);
+  const auto found = waiting_.find(h.req);
+  if (found == waiting_.end()) return;  // nobody waits any more: its descriptors are closed here
+  found->second->replies.push_back({{datagram.begin(), datagram.end()}, std::move(fds)});
+  if (h.type == static_cast<std::uint32_t>(launch::listed)) return;
+  found->second->done = true;
+  changed_.notify_all();
+}
+
+void launcher_client::take_event(std::span<const std::byte> datagram) {
+  const auto event = read_as<guest::launch_exited>(datagram);
+  if (!event || event->h.type != static_cast<std::uint32_t>(launch::exited)) {
+    base::log::warn("launcher_event_unknown", {});
+    return;
+  }
+  events_.exited(text(event->sandbox, sizeof event->sandbox), event->status);
+}
+
+void launcher_client::went_down() {
+  {
+    const std::scoped_lock lock(mutex_);
+    if (down_) return;
+    down_ = true;
+  }
+  changed_.notify_all();
+  loop_.unwatch(token_, socket_.get());
+  events_.down();
+}
+
+}  // namespace dsec::container

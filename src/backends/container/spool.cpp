@@ -1,0 +1,114 @@
+#include "backends/container/spool.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "backends/sys/file.hpp"
+#include "guest/spool.hpp"
+
+namespace dsec::container {
+namespace {
+
+using backends::output_piece;
+using backends::stream;
+using base::fail_errno;
+using base::result;
+
+/// One answer carries at most this much, whatever was asked for.
+constexpr std::uint64_t max_piece = 4U << 20U;
+
+std::string file_name(const std::string& command, stream which) {
+  return command + (which == stream::out ? ".out" : ".err");
+}
+
+result<std::uint64_t> file_size(int fd) {
+  struct stat info {};
+  if (::fstat(fd, &info) != 0) return fail_errno("cannot stat a spool file");
+  return static_cast<std::uint64_t>(info.st_size);
+}
+
+/// Reads up to `length` bytes; fewer at the end of the file.
+result<void> append_range(int fd, std::uint64_t at, std::uint64_t length, std::string& out) {
+  const auto start = out.size();
+  out.resize(start + length);
+  std::uint64_t done = 0;
+  while (done < length) {
+    const auto n =
+        ::pread(fd, out.data() + start + done, length - done, static_cast<off_t>(at + done));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return fail_errno("cannot read a spool file");
+    if (n == 0) break;
+    done += static_cast<std::uint64_t>(n);
+  }
+  out.resize(start + done);
+  return {};
+}
+
+}  // namespace
+
+std::uint64_t valid_spool_cap(std::uint64_t wanted) {
+  return (std::clamp<std::uint64_t>(wanted, 4096, 1ULL << 40U) + 1) & ~1ULL;
+}
+
+result<spool_dir> spool_dir::make(const std::filesystem::path& path) {
+  DSEC_CHECK(sys::make_directory_at(AT_FDCWD, path, 0700));
+  return spool_dir(path);
+}
+
+result<std::pair<sys::unique_fd, sys::unique_fd>> spool_dir::create(
+    const std::string& command) const {
+  constexpr int flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW;
+  DSEC_TRY(auto out, sys::open_at(AT_FDCWD, path_ / file_name(command, stream::out), flags, 0600));
+  auto err = sys::open_at(AT_FDCWD, path_ / file_name(command, stream::err), flags, 0600);
+  if (!err) {
+    ::unlink((path_ / file_name(command, stream::out)).c_str());
+    return base::fail(err.error());
+  }
+  return std::pair{std::move(out), std::move(*err)};
+}
+
+result<output_piece> spool_dir::read(const std::string& command, stream which, std::uint64_t cap,
+                                     std::uint64_t offset, std::uint64_t length,
+                                     std::optional<std::uint64_t> total) const {
+  const guest::spool_layout layout{cap};
+  DSEC_TRY(const auto file,
+           sys::open_at(AT_FDCWD, path_ / file_name(command, which), O_RDONLY | O_NOFOLLOW));
+  output_piece piece;
+  piece.offset = offset;
+  std::uint64_t end = 0;
+  if (total) {
+    end = *total;
+    const auto to = layout.dropped_to(end);
+    if (offset >= layout.dropped_from() && offset < to) piece.offset = to;
+  } else {
+    // Of a running command only the first half stands still; behind it the ring turns.
+    DSEC_TRY(const auto size, file_size(file.get()));
+    end = std::min(size, layout.half());
+  }
+  auto position = piece.offset;
+  auto left = position < end ? std::min({length, end - position, max_piece}) : 0;
+  while (left > 0) {
+    const bool in_head = position < layout.half();
+    if (in_head && total && layout.dropped_to(*total) > layout.half() &&
+        position + left > layout.half())
+      left = layout.half() - position;  // what follows the head was dropped: the next call jumps
+    const auto step = std::min(left, layout.contiguous(position));
+    const auto before = piece.data.size();
+    DSEC_CHECK(append_range(file.get(), layout.file_offset(position), step, piece.data));
+    if (piece.data.size() - before < step) break;  // written less than announced: disk full
+    position += step;
+    left -= step;
+  }
+  return piece;
+}
+
+void spool_dir::forget(const std::string& command) const {
+  for (const auto which : {stream::out, stream::err})
+    ::unlink((path_ / file_name(command, which)).c_str());
+}
+
+}  // namespace dsec::container

@@ -1,0 +1,43 @@
+// The spool directory of one sandbox: two files per command, written by aether at explicit offsets
+// (guest/spool.hpp says where a byte stands), read here. Stateless over a directory descriptor; any
+// thread; local disk only.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "backends/backend.hpp"
+#include "backends/sys/unique_fd.hpp"
+#include "base/result.hpp"
+
+namespace dsec::container {
+
+/// What guest::spool_layout needs: even and at least one page.
+std::uint64_t valid_spool_cap(std::uint64_t wanted);
+
+class spool_dir {
+ public:
+  static base::result<spool_dir> make(const std::filesystem::path& path);
+
+  /// Write ends of a new command's stdout and stderr. errc::already_exists for an id that has them
+  /// already.
+  [[nodiscard]] base::result<std::pair<sys::unique_fd, sys::unique_fd>> create(
+      const std::string& command) const;
+
+  /// See instance::read_output. `cap` is the one the command was started with.
+  [[nodiscard]] base::result<backends::output_piece> read(const std::string& command,
+                                                          backends::stream which, std::uint64_t cap,
+                                                          std::uint64_t offset,
+                                                          std::uint64_t length,
+                                                          std::optional<std::uint64_t> total) const;
+  void forget(const std::string& command) const;
+
+ private:
+  explicit spool_dir(std::filesystem::path path) : path_(std::move(path)) {}
+  std::filesystem::path path_;
+};
+
+}  // namespace dsec::container
