@@ -1,0 +1,363 @@
+"""Commands of one sandbox, asynchronously. Lives on its client's event loop.
+
+No wait is endless: long ones are asked for in slices, each with a deadline, so that a command that
+runs for hours needs no request that does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import uuid
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from . import _codec
+from .errors import (
+    CommandFailed,
+    DeadlineExceededError,
+    DSecError,
+    InvalidArgumentError,
+    NotFoundError,
+    ProtocolError,
+    TooLargeError,
+)
+from .models import CommandResult, CommandState, OutputPiece
+
+if TYPE_CHECKING:
+    from ._client import DSecClient
+
+_SLICE_SECONDS = 50.0
+_MARGIN_SECONDS = 10.0
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 0.25
+
+STDOUT, STDERR = "stdout", "stderr"
+
+
+class AsyncCommand:
+    """A started command: `await command.wait()`, `.kill()`, `async for stream, data in
+    command.stream()`.
+    """
+
+    def __init__(self, client: DSecClient, state: CommandState) -> None:
+        self._client = client
+        self._state = state
+        self._result: CommandResult | None = None
+
+    @property
+    def id(self) -> str:
+        return self._state.id
+
+    @property
+    def sandbox_id(self) -> str:
+        return self._state.sandbox_id
+
+    @property
+    def state(self) -> CommandState:
+        """As last seen; `poll` looks again."""
+        return self._state
+
+    @property
+    def running(self) -> bool:
+        """As last seen; `poll` looks again."""
+        return not self._state.ended
+
+    @property
+    def argv(self) -> tuple[str, ...]:
+        return self._state.argv
+
+    @property
+    def result(self) -> CommandResult | None:
+        """How it ended; None until `wait` or `kill` has returned."""
+        return self._result
+
+    @property
+    def stdout_bytes(self) -> bytes:
+        """All of it when `result` is there, else the beginning as last seen."""
+        return self._result.stdout_bytes if self._result else self._state.stdout
+
+    @property
+    def stderr_bytes(self) -> bytes:
+        return self._result.stderr_bytes if self._result else self._state.stderr
+
+    @property
+    def stdout(self) -> str:
+        return self.stdout_bytes.decode("utf-8", errors="replace")
+
+    @property
+    def stderr(self) -> str:
+        return self.stderr_bytes.decode("utf-8", errors="replace")
+
+    async def poll(self) -> bool:
+        """Looks at it again; whether it still runs."""
+        if not self._state.ended:
+            self._state = await self._get(0)
+        return self.running
+
+    async def wait(self, timeout: float | None = None) -> CommandResult:
+        """Waits for its end. DeadlineExceededError when it still runs after `timeout` seconds: it
+        goes on running.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = None if timeout is None else loop.time() + timeout
+        while not self._state.ended:
+            remaining = _SLICE_SECONDS if deadline is None else deadline - loop.time()
+            self._state = await self._get(min(_SLICE_SECONDS, max(0.0, remaining)))
+            if self.running and deadline is not None and loop.time() >= deadline:
+                raise DeadlineExceededError(
+                    f"command {self.id} still runs after {timeout:g} s", object=self.id
+                )
+        return await self._collect()
+
+    async def kill(self) -> CommandResult:
+        """Kills its whole process group, descendants that left it included, and returns how it
+        ended.
+        """
+        if not self._state.ended:
+            self._state = await self._client._request(
+                _codec.command_ref("killCommand", self.sandbox_id, self.id), "command", long=True
+            )
+        return await self.wait(_SLICE_SECONDS)
+
+    async def read(self, stream: str, offset: int, length: int = 0) -> OutputPiece:
+        """A piece of "stdout" or "stderr" from `offset` on, at once. Works while it runs."""
+        length = min(length or _codec.MAX_DATA_BYTES, _codec.MAX_DATA_BYTES)
+        piece: OutputPiece = await self._client._request(
+            _codec.read_output(
+                self.sandbox_id, self.id, stderr=stream == STDERR, offset=offset, length=length
+            ),
+            "output",
+        )
+        return piece
+
+    async def stream(self) -> AsyncGenerator[tuple[str, bytes], None]:
+        """("stdout" or "stderr", bytes) as they come, until it has ended and all was read.
+
+        A reader that is slower than the command by more than its output limit misses the middle, as
+        `result` does.
+        """
+        offsets = {STDOUT: 0, STDERR: 0}
+        unfinished = [STDOUT, STDERR]
+        pause = _FIRST_PAUSE
+        while unfinished:
+            progress = False
+            for name in tuple(unfinished):
+                piece = await self.read(name, offsets[name])
+                offsets[name] = piece.offset + len(piece.data)
+                if piece.data:
+                    progress = True
+                    yield name, piece.data
+                elif piece.ended and offsets[name] >= piece.total:
+                    unfinished.remove(name)
+            if progress:
+                pause = _FIRST_PAUSE
+            elif unfinished:
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, _LONGEST_PAUSE)
+
+    async def _get(self, wait_seconds: float) -> CommandState:
+        state: CommandState = await self._client._request(
+            _codec.command_ref(
+                "getCommand", self.sandbox_id, self.id, wait_ms=int(wait_seconds * 1000)
+            ),
+            "command",
+            timeout=wait_seconds + _MARGIN_SECONDS,
+            long=wait_seconds > 0,
+        )
+        return state
+
+    async def _collect(self) -> CommandResult:
+        """The result with its whole output: what did not come in the reply is fetched in pieces."""
+        if self._result is None:
+            s = self._state
+            stdout, stdout_dropped = await self._rest(
+                STDOUT, s.stdout, s.stdout_total, s.stdout_truncated
+            )
+            stderr, stderr_dropped = await self._rest(
+                STDERR, s.stderr, s.stderr_total, s.stderr_truncated
+            )
+            self._result = CommandResult(
+                command_id=s.id,
+                exit_code=s.exit_code,
+                signal=s.signal,
+                timed_out=s.timed_out,
+                oom_killed=s.oom_killed,
+                stdout_bytes=stdout,
+                stderr_bytes=stderr,
+                stdout_total=s.stdout_total,
+                stderr_total=s.stderr_total,
+                stdout_truncated=s.stdout_truncated,
+                stderr_truncated=s.stderr_truncated,
+                duration=s.duration_us / 1e6,
+                stdout_dropped=stdout_dropped,
+                stderr_dropped=stderr_dropped,
+            )
+        return self._result
+
+    async def _rest(
+        self, stream: str, inline: bytes, total: int, truncated: bool
+    ) -> tuple[bytes, tuple[tuple[int, int], ...]]:
+        if not truncated and len(inline) >= total:
+            return inline, ()
+        # Where bytes were dropped is told by pieces only, so truncated output is read from its
+        # beginning.
+        pieces = [] if truncated else [inline]
+        offset = 0 if truncated else len(inline)
+        dropped: list[tuple[int, int]] = []
+        while offset < total:
+            piece = await self.read(stream, offset)
+            if piece.offset > offset:
+                dropped.append((offset, piece.offset - offset))
+            elif not piece.data:
+                raise ProtocolError(
+                    f"command {self.id}: its {stream} ends at {offset} of {total} bytes",
+                    object=self.id,
+                )
+            pieces.append(piece.data)
+            offset = piece.offset + len(piece.data)
+        return b"".join(pieces), tuple(dropped)
+
+
+class AsyncCommands:
+    """`sandbox.commands`."""
+
+    def __init__(self, client: DSecClient, sandbox_id: str) -> None:
+        self._client = client
+        self._sandbox_id = sandbox_id
+
+    async def run(
+        self,
+        cmd: str | Sequence[str],
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        user: str | None = None,
+        stdin: str | bytes = b"",
+        timeout: float | None = None,
+        output_limit: int = 0,
+        check: bool = False,
+    ) -> CommandResult:
+        """Runs a command and waits for its end; a text is run by the image's shell, a list as it
+        is.
+
+        After `timeout` seconds all of its processes are killed and the result says `timed_out`. Of
+        each output stream `output_limit` bytes are kept (0: the server's default), the first and
+        the last half. A non-zero exit is a result, or CommandFailed with `check`. Cancelling kills
+        the command.
+        """
+        command_id = uuid.uuid4().hex
+        fill = self._exec(command_id, cmd, cwd, env, user, stdin, timeout, output_limit, wait=True)
+        try:
+            result = await self._run(fill, command_id, timeout)
+        except asyncio.CancelledError:
+            await self._client._clean_up(self._kill_quietly(command_id))
+            raise
+        if check and not result.ok:
+            raise CommandFailed(result)
+        return result
+
+    async def start(
+        self,
+        cmd: str | Sequence[str],
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        user: str | None = None,
+        stdin: str | bytes = b"",
+        timeout: float | None = None,
+        output_limit: int = 0,
+        command_id: str | None = None,
+    ) -> AsyncCommand:
+        """Starts a command and returns without waiting for its end. Arguments are those of `run`.
+
+        A `command_id` of the caller's choice makes it idempotent: a known one is not started again,
+        and the handle is the first one's.
+        """
+        fill = self._exec(
+            command_id or uuid.uuid4().hex,
+            cmd, cwd, env, user, stdin, timeout, output_limit,
+            wait=False,
+        )  # fmt: skip
+        return AsyncCommand(self._client, await self._client._request(fill, "command"))
+
+    async def list(self) -> list[AsyncCommand]:
+        """All commands that the server remembers of this sandbox."""
+        states = await self._client._request(
+            _codec.sandbox_ref("listCommands", self._sandbox_id), "commands"
+        )
+        return [AsyncCommand(self._client, state) for state in states]
+
+    async def get(self, command_id: str) -> AsyncCommand:
+        """A command by its id. NotFoundError when there is none."""
+        state = await self._client._request(
+            _codec.command_ref("getCommand", self._sandbox_id, command_id), "command"
+        )
+        return AsyncCommand(self._client, state)
+
+    async def _run(
+        self, fill: _codec.Fill, command_id: str, timeout: float | None
+    ) -> CommandResult:
+        wait = _SLICE_SECONDS if timeout is None else min(timeout, _SLICE_SECONDS)
+        late: DeadlineExceededError | None = None
+        try:
+            state = await self._client._request(
+                fill, "command", timeout=wait + _MARGIN_SECONDS, long=True
+            )
+            command = AsyncCommand(self._client, state)
+        except DeadlineExceededError as error:
+            late = error
+        if late is not None:
+            try:  # it runs longer than one slice, or was never started
+                command = await self.get(command_id)
+            except NotFoundError:
+                raise late from None
+        if not command.running:
+            return await command._collect()
+        # The server ends it at its limit; the margin is for a server that does not.
+        return await command.wait(None if timeout is None else timeout + 2 * _MARGIN_SECONDS)
+
+    async def _kill_quietly(self, command_id: str) -> None:
+        with contextlib.suppress(DSecError):
+            await self._client._request(
+                _codec.command_ref("killCommand", self._sandbox_id, command_id), "command"
+            )
+
+    def _exec(
+        self,
+        command_id: str,
+        cmd: str | Sequence[str],
+        cwd: str | None,
+        env: Mapping[str, str] | None,
+        user: str | None,
+        stdin: str | bytes,
+        timeout: float | None,
+        output_limit: int,
+        *,
+        wait: bool,
+    ) -> _codec.Fill:
+        if not cmd:
+            raise InvalidArgumentError("the command is empty")
+        data = stdin.encode() if isinstance(stdin, str) else bytes(stdin)
+        if len(data) > _codec.MAX_DATA_BYTES:
+            raise TooLargeError(
+                f"stdin has {len(data)} bytes, {_codec.MAX_DATA_BYTES} are allowed: write it "
+                "to a file with files.write() and redirect from there"
+            )
+        if timeout is not None and not 0 < timeout < 2**32:
+            raise InvalidArgumentError(
+                f"timeout must be a positive number of seconds, not {timeout!r}"
+            )
+        shell = cmd if isinstance(cmd, str) else ""
+        return _codec.exec_command(
+            sandbox_id=self._sandbox_id,
+            command_id=command_id,
+            argv=() if shell else cmd,
+            shell=shell,
+            env=env or {},
+            cwd=cwd or "",
+            user=user or "",
+            stdin=data,
+            timeout_ms=0 if timeout is None else max(1, round(timeout * 1000)),
+            output_limit=output_limit,
+            wait=wait,
+        )

@@ -1,0 +1,83 @@
+"""Files of one sandbox, asynchronously, in pieces that fit a message. Lives on its client's event
+loop.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from . import _codec
+from .errors import ProtocolError
+from .models import FilePiece
+
+if TYPE_CHECKING:
+    from ._client import DSecClient
+
+
+class AsyncFiles:
+    """`sandbox.files`. Paths are absolute; `user` is whose permissions count (default: the
+    sandbox's user).
+    """
+
+    def __init__(self, client: DSecClient, sandbox_id: str) -> None:
+        self._client = client
+        self._sandbox_id = sandbox_id
+
+    async def read(self, path: str, *, user: str | None = None) -> bytes:
+        """The whole file. NotFoundError, PermissionDeniedError."""
+        pieces: list[bytes] = []
+        offset = 0
+        while True:
+            piece: FilePiece = await self._client._request(
+                _codec.read_file(
+                    self._sandbox_id,
+                    path,
+                    offset=offset,
+                    length=_codec.MAX_DATA_BYTES,
+                    user=user or "",
+                ),
+                "fileData",
+            )
+            pieces.append(piece.data)
+            offset += len(piece.data)
+            if piece.end_of_file:
+                return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+            if not piece.data:
+                raise ProtocolError(f"{path}: nothing came after {offset} bytes", object=path)
+
+    async def write(
+        self, path: str, data: bytes | str, *, mode: int = 0, user: str | None = None
+    ) -> None:
+        """Replaces the file's content; text is written as UTF-8. Missing parent directories are
+        made.
+
+        `mode` (0: 0644) and `user` are a new file's. Large content goes in pieces, so that a reader
+        inside may see the file half written.
+        """
+        view = memoryview(data.encode() if isinstance(data, str) else data).cast("B")
+        for offset in range(0, max(1, len(view)), _codec.MAX_DATA_BYTES):
+            piece = bytes(view[offset : offset + _codec.MAX_DATA_BYTES])
+            await self._client._request(
+                _codec.write_file(
+                    self._sandbox_id, path, piece, offset=offset, mode=mode, user=user or ""
+                ),
+                "fileWritten",
+            )
+
+    async def read_text(
+        self, path: str, *, user: str | None = None, encoding: str = "utf-8"
+    ) -> str:
+        """The whole file as text; bytes that are none become U+FFFD."""
+        return (await self.read(path, user=user)).decode(encoding, errors="replace")
+
+    async def write_text(
+        self,
+        path: str,
+        text: str,
+        *,
+        mode: int = 0,
+        user: str | None = None,
+        encoding: str = "utf-8",
+    ) -> None:
+        """As `write`."""
+        await self.write(path, text.encode(encoding), mode=mode, user=user)

@@ -1,0 +1,276 @@
+"""DSecClient: the connection to one daemon, and what can be asked of it as a whole.
+
+Lives on the event loop it was opened on. Everything raises DSecError subclasses.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import uuid
+from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from . import _codec
+from ._config import Endpoint, resolve
+from ._pool import Pool
+from .errors import DSecError, InvalidArgumentError
+from .models import ImageInfo, SandboxInfo
+
+if TYPE_CHECKING:
+    from ._async_sandbox import AsyncSandbox
+
+REQUEST_SECONDS = 60.0
+"""Deadline of requests that wait for nothing but the daemon itself."""
+CREATE_SECONDS = 120.0
+_CLEAN_UP_SECONDS = 2.0
+
+
+@dataclass
+class DSecContainerRunArgs:
+    """What a container sandbox is made of. Zero, empty and None mean the server's, or the image's,
+    default.
+    """
+
+    container_image: str
+    """Base layer, NAME:TAG."""
+    workspace: str | None = None
+    toolkits: Sequence[str] = ()
+    """Bottom to top."""
+    memory_limit_mb: int = 0
+    cpu_cores_limit: float = 0
+    pids_limit: int = 0
+    ttl_running_stop: float = 0
+    """Seconds without a request after which it is stopped; 0 = never."""
+    ttl_absolute_stop: float = 0
+    """Seconds after creation at which it is stopped; 0 = never."""
+    network_rules: Mapping[str, bool] = field(default_factory=dict)
+    init_user: str | None = None
+    workdir: str | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
+    hostname: str | None = None
+    backend: str = ""
+
+    def to_request(self) -> _codec.Fill:
+        """The request's body. InvalidArgumentError for what no server could accept."""
+        if not self.container_image:
+            raise InvalidArgumentError("a sandbox needs an image: name one as NAME:TAG")
+        if isinstance(self.toolkits, str):
+            raise InvalidArgumentError(
+                f"toolkits is a list of names, not the text {self.toolkits!r}"
+            )
+        for service, allow in self.network_rules.items():
+            if not isinstance(allow, bool):
+                raise InvalidArgumentError(
+                    f"network rule {service!r} is either True or False, not {allow!r}"
+                )
+        return _codec.create_sandbox(
+            image=self.container_image,
+            workspace=self.workspace or "",
+            toolkits=self.toolkits,
+            cpu_millis=_scaled("cpu", self.cpu_cores_limit, 1000),
+            memory_mb=_scaled("memory", self.memory_limit_mb, 1),
+            pids_limit=self.pids_limit,
+            idle_ttl_seconds=_scaled("idle time limit", self.ttl_running_stop, 1),
+            absolute_ttl_seconds=_scaled("absolute time limit", self.ttl_absolute_stop, 1),
+            env=self.env,
+            init_user=self.init_user or "",
+            workdir=self.workdir or "",
+            network_rules=self.network_rules,
+            hostname=self.hostname or "",
+            labels=self.labels,
+            backend=self.backend,
+        )
+
+
+def _scaled(what: str, value: float, factor: int) -> int:
+    """Rounded up, because rounding a limit down to 0 would mean `the default` or `never`."""
+    if not isinstance(value, (int, float)) or not 0 <= value < 2**32 / factor:
+        raise InvalidArgumentError(f"{what} must be a number from 0 on, not {value!r}")
+    return -int(-value * factor // 1)
+
+
+class DSecClient:
+    """`client = DSecClient(); await client.open()`, or `async with DSecClient() as client:`.
+
+    Address and key come from the arguments, else DSEC_URL and DSEC_API_KEY, else the state
+    directory.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        api_key: str | None = None,
+        *,
+        state: str | os.PathLike[str] | None = None,
+    ) -> None:
+        self._arguments = (url, api_key, state)
+        self._pool: Pool | None = None
+        self._background: set[asyncio.Task[Any]] = set()
+        self._finaliser: AsyncGenerator[None, None] | None = None
+
+    @classmethod
+    def _of(cls, endpoint: Endpoint) -> DSecClient:
+        return cls(endpoint.url, endpoint.api_key)
+
+    async def open(self) -> None:
+        """Connects and authenticates. Calling it again, also at the same time, is harmless."""
+        if self._pool is None:
+            self._pool = Pool(resolve(*self._arguments))
+        pool = self._pool
+        try:
+            await pool.open()
+        except BaseException:
+            if self._pool is pool and self._finaliser is None:
+                self._pool = None
+            raise
+        if self._finaliser is None:
+            # asyncio.run() closes what async generators are left: the only hook to close at the
+            # loop's end.
+            self._finaliser = _close_at_end(pool)
+            await self._finaliser.__anext__()
+
+    async def close(self) -> None:
+        """Closes the connection. Sandboxes live on. Idempotent."""
+        if self._background:
+            await asyncio.wait(self._background, timeout=_CLEAN_UP_SECONDS)
+        pool, self._pool = self._pool, None
+        finaliser, self._finaliser = self._finaliser, None
+        if finaliser is not None:
+            await finaliser.aclose()
+        elif pool is not None:
+            await pool.close()
+
+    async def __aenter__(self) -> DSecClient:
+        await self.open()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.close()
+
+    # ---- requests
+
+    async def run_container(
+        self,
+        args: DSecContainerRunArgs,
+        *,
+        timeout: float = CREATE_SECONDS,
+        idempotency_key: str | None = None,
+    ) -> AsyncSandbox:
+        """Creates a sandbox and returns it running.
+
+        CapacityError when it is not admitted within `timeout` seconds. The same `idempotency_key`
+        with the same arguments gives the same sandbox, with others ConflictError.
+        """
+        from ._async_sandbox import AsyncSandbox
+
+        creation = asyncio.ensure_future(
+            self._request(
+                args.to_request(),
+                "sandbox",
+                timeout=timeout,
+                idempotency_key=idempotency_key or uuid.uuid4().hex,
+                long=True,
+            )
+        )
+        try:
+            info: SandboxInfo = await asyncio.shield(creation)
+        except asyncio.CancelledError:
+            if idempotency_key is None:  # nobody else can know of it: it must not stay behind
+                await self._clean_up(self._stop_when_created(creation))
+            raise
+        return AsyncSandbox(self, info)
+
+    async def connect(self, sandbox_id: str) -> AsyncSandbox:
+        """A sandbox that exists already. NotFoundError when it does not."""
+        from ._async_sandbox import AsyncSandbox
+
+        return AsyncSandbox(self, await self.get_sandbox(sandbox_id), owned=False)
+
+    async def get_sandbox(self, sandbox_id: str) -> SandboxInfo:
+        info: SandboxInfo = await self._request(
+            _codec.sandbox_ref("getSandbox", sandbox_id), "sandbox"
+        )
+        return info
+
+    async def list_sandboxes(self) -> list[SandboxInfo]:
+        """The caller's sandboxes, ended ones included until the server forgets them."""
+        sandboxes: list[SandboxInfo] = await self._request(
+            _codec.void("listSandboxes"), "sandboxes"
+        )
+        return sandboxes
+
+    async def stop_sandbox(self, sandbox_id: str) -> SandboxInfo:
+        """Stops it and returns its final state. Idempotent."""
+        info: SandboxInfo = await self._request(
+            _codec.sandbox_ref("stopSandbox", sandbox_id), "sandbox", long=True
+        )
+        return info
+
+    async def list_images(self) -> list[ImageInfo]:
+        images: list[ImageInfo] = await self._request(_codec.void("listImages"), "images")
+        return images
+
+    async def ping(self) -> None:
+        """A round trip through the server that does nothing."""
+        await self._request(_codec.void("ping"), "pong")
+
+    # ---- inner parts
+
+    async def _request(
+        self,
+        fill: _codec.Fill,
+        expected: str,
+        *,
+        timeout: float = REQUEST_SECONDS,
+        idempotency_key: str = "",
+        long: bool = False,
+    ) -> Any:
+        if self._pool is None:
+            raise RuntimeError("the client is not open: `await client.open()` first")
+        return await self._pool.request(
+            fill, expected, timeout=timeout, idempotency_key=idempotency_key, long=long
+        )
+
+    async def _clean_up(self, work: Coroutine[Any, Any, Any]) -> None:
+        """Runs what a cancelled call must leave behind it; what takes longer than a moment goes on
+        alone.
+        """
+        task = asyncio.get_running_loop().create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+        await asyncio.wait([task], timeout=_CLEAN_UP_SECONDS)
+
+    async def _stop_when_created(self, creation: asyncio.Future[SandboxInfo]) -> None:
+        try:
+            info = await creation
+            await self.stop_sandbox(info.id)
+        except DSecError:
+            pass  # never came to be, or its time limits will end it
+
+
+async def _close_at_end(pool: Pool) -> AsyncGenerator[None, None]:
+    try:
+        yield
+    finally:
+        await pool.close()
+
+
+_shared: dict[asyncio.AbstractEventLoop, dict[Endpoint, DSecClient]] = {}
+
+
+async def shared_client(endpoint: Endpoint) -> DSecClient:
+    """The client that all sandboxes of this event loop share for that endpoint, opened."""
+    loop = asyncio.get_running_loop()
+    clients = _shared.get(loop)
+    if clients is None:
+        for other in [other for other in _shared if other.is_closed()]:
+            del _shared[other]
+        clients = _shared[loop] = {}
+    client = clients.get(endpoint)
+    if client is None:
+        client = clients[endpoint] = DSecClient._of(endpoint)
+    await client.open()
+    return client

@@ -1,0 +1,343 @@
+"""Messages of src/proto/client.capnp to bytes and back. Pure; any thread.
+
+Requests are built field by field on pycapnp's builders: assigning a dict costs ten times as much.
+Replies are turned into plain values at once, because a reader is only valid while its message is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import capnp
+
+from .errors import DSecError, InvalidArgumentError, ProtocolError, from_wire
+from .models import CommandState, FilePiece, ImageInfo, OutputPiece, SandboxInfo
+
+# src/proto/limits.hpp
+PROTOCOL_VERSION = 1
+MAX_MESSAGE_BYTES = 16 << 20
+MAX_DATA_BYTES = 8 << 20
+MAX_IN_FLIGHT = 256
+DEFAULT_INLINE_BYTES = 1 << 20
+_TRAVERSAL_LIMIT_WORDS = MAX_MESSAGE_BYTES  # 8 x the largest message, in words of 8 bytes
+_NESTING_LIMIT = 16
+
+
+def _load_schema() -> Any:
+    capnp.remove_import_hook()
+    schema = Path(__file__).with_name("client.capnp")
+    imports = Path(capnp.__file__).parent.parent
+    # pycapnp ends the process when an import is missing, so look first.
+    for needed in (schema, imports / "capnp" / "c++.capnp"):
+        if not needed.is_file():
+            raise ImportError(f"libdsec is installed incompletely: {needed} is missing")
+    return capnp.load(str(schema), imports=[str(imports)])
+
+
+schema = _load_schema()
+
+Fill = Callable[[Any], None]
+"""Writes a request's body: is given the builder of the `body` union."""
+
+
+def encode_request(request_id: int, deadline_ms: int, idempotency_key: str, fill: Fill) -> bytes:
+    """One request as a message. InvalidArgumentError when a value does not fit the schema."""
+    try:
+        message = schema.Request.new_message()
+        message.id = request_id
+        message.deadlineMs = deadline_ms
+        if idempotency_key:
+            message.idempotencyKey = idempotency_key
+        fill(message.body)
+        data: bytes = message.to_bytes()
+    except (capnp.KjException, UnicodeError, TypeError, ValueError) as error:
+        raise InvalidArgumentError(
+            f"a value does not fit the request: {_first_line(error)}"
+        ) from error
+    if len(data) > MAX_MESSAGE_BYTES:
+        raise InvalidArgumentError(
+            f"the request takes {len(data)} bytes, the protocol allows {MAX_MESSAGE_BYTES}"
+        )
+    return data
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]
+
+
+# ---- request bodies
+
+
+def void(member: str) -> Fill:
+    """A request without fields: ping, listSandboxes, listImages."""
+
+    def fill(body: Any) -> None:
+        setattr(body, member, None)
+
+    return fill
+
+
+def hello(client: str) -> Fill:
+    def fill(body: Any) -> None:
+        message = body.init("hello")
+        message.protocolVersion = PROTOCOL_VERSION
+        message.client = client
+
+    return fill
+
+
+def sandbox_ref(member: str, sandbox_id: str) -> Fill:
+    """getSandbox, stopSandbox, listCommands."""
+
+    def fill(body: Any) -> None:
+        body.init(member).sandboxId = sandbox_id
+
+    return fill
+
+
+def command_ref(
+    member: str, sandbox_id: str, command_id: str, *, wait_ms: int = 0, inline_limit: int = 0
+) -> Fill:
+    """getCommand, killCommand."""
+
+    def fill(body: Any) -> None:
+        message = body.init(member)
+        message.sandboxId = sandbox_id
+        message.commandId = command_id
+        message.waitMs = wait_ms
+        message.inlineLimit = inline_limit
+
+    return fill
+
+
+def fill_pairs(target: Any, field: str, pairs: Mapping[str, str]) -> None:
+    """A List(EnvVar) field."""
+    if pairs:
+        items = target.init(field, len(pairs))
+        for item, (name, value) in zip(items, pairs.items(), strict=True):
+            item.name = name
+            item.value = value
+
+
+def create_sandbox(
+    *,
+    image: str,
+    workspace: str,
+    toolkits: Sequence[str],
+    cpu_millis: int,
+    memory_mb: int,
+    pids_limit: int,
+    idle_ttl_seconds: int,
+    absolute_ttl_seconds: int,
+    env: Mapping[str, str],
+    init_user: str,
+    workdir: str,
+    network_rules: Mapping[str, bool],
+    hostname: str,
+    labels: Mapping[str, str],
+    backend: str,
+) -> Fill:
+    def fill(body: Any) -> None:
+        message = body.init("createSandbox")
+        message.backend = backend
+        message.image = image
+        message.workspace = workspace
+        message.toolkits = list(toolkits)
+        message.cpuMillis = cpu_millis
+        message.memoryMb = memory_mb
+        message.pidsLimit = pids_limit
+        message.idleTtlSeconds = idle_ttl_seconds
+        message.absoluteTtlSeconds = absolute_ttl_seconds
+        fill_pairs(message, "env", env)
+        message.initUser = init_user
+        message.workdir = workdir
+        if network_rules:
+            rules = message.init("networkRules", len(network_rules))
+            for rule, (service, allow) in zip(rules, network_rules.items(), strict=True):
+                rule.service = service
+                rule.allow = allow
+        message.hostname = hostname
+        fill_pairs(message, "labels", labels)
+
+    return fill
+
+
+def exec_command(
+    *,
+    sandbox_id: str,
+    command_id: str,
+    argv: Sequence[str],
+    shell: str,
+    env: Mapping[str, str],
+    cwd: str,
+    user: str,
+    stdin: bytes,
+    timeout_ms: int,
+    output_limit: int,
+    wait: bool,
+) -> Fill:
+    def fill(body: Any) -> None:
+        message = body.init("exec")
+        message.sandboxId = sandbox_id
+        message.commandId = command_id
+        if argv:
+            message.argv = list(argv)
+        if shell:
+            message.shell = shell
+        if env:
+            fill_pairs(message, "env", env)
+        if cwd:
+            message.cwd = cwd
+        if user:
+            message.user = user
+        if stdin:
+            message.stdin = stdin
+        message.timeoutMs = timeout_ms
+        message.outputLimit = output_limit
+        message.wait = wait
+
+    return fill
+
+
+def read_output(
+    sandbox_id: str, command_id: str, *, stderr: bool, offset: int, length: int
+) -> Fill:
+    def fill(body: Any) -> None:
+        message = body.init("readOutput")
+        message.sandboxId = sandbox_id
+        message.commandId = command_id
+        message.stderr = stderr
+        message.offset = offset
+        message.length = length
+
+    return fill
+
+
+def read_file(sandbox_id: str, path: str, *, offset: int, length: int, user: str) -> Fill:
+    def fill(body: Any) -> None:
+        message = body.init("readFile")
+        message.sandboxId = sandbox_id
+        message.path = path
+        message.offset = offset
+        message.length = length
+        message.user = user
+
+    return fill
+
+
+def write_file(
+    sandbox_id: str, path: str, data: bytes, *, offset: int, mode: int, user: str
+) -> Fill:
+    def fill(body: Any) -> None:
+        message = body.init("writeFile")
+        message.sandboxId = sandbox_id
+        message.path = path
+        message.data = data
+        message.offset = offset
+        message.mode = mode
+        message.user = user
+
+    return fill
+
+
+# ---- replies
+
+
+def decode_reply(data: bytes) -> tuple[int, str, Any]:
+    """(request id, union member, value). An `error` member's value is a DSecError, not raised.
+
+    A body that cannot be read is its request's error; ProtocolError is raised only when not even
+    the id can.
+    """
+    try:
+        with schema.Reply.from_bytes(
+            data, traversal_limit_in_words=_TRAVERSAL_LIMIT_WORDS, nesting_limit=_NESTING_LIMIT
+        ) as message:
+            request_id: int = message.id
+            try:
+                body = message.body
+                member = str(body.which())
+                return request_id, member, _DECODERS[member](getattr(body, member))
+            except Exception as error:
+                return request_id, "error", ProtocolError(f"unreadable reply: {_first_line(error)}")
+    except (
+        Exception
+    ) as error:  # pycapnp raises KjException, ValueError, UnicodeDecodeError and others
+        raise ProtocolError(f"malformed message: {_first_line(error)}") from error
+
+
+def _error(m: Any) -> DSecError:
+    return from_wire(m.code, m.message, m.object, m.retryable)
+
+
+def _hello(m: Any) -> tuple[int, str, str, int]:
+    return m.protocolVersion, m.server, m.edge, m.maxMessageBytes
+
+
+def _sandbox(m: Any) -> SandboxInfo:
+    return SandboxInfo(
+        id=m.sandboxId,
+        phase=m.phase,
+        cause=m.cause,
+        cause_detail=m.causeDetail,
+        backend=m.backend,
+        image=m.image,
+        workspace=m.workspace,
+        toolkits=tuple(m.toolkits),
+        created_unix_ms=m.createdUnixMs,
+        ended_unix_ms=m.endedUnixMs,
+        warnings=tuple(m.warnings),
+        cpu=m.cpuMillis / 1000,
+        memory_mb=m.memoryMb,
+        commands_running=m.commandsRunning,
+        labels={pair.name: pair.value for pair in m.labels},
+    )
+
+
+def _command(m: Any) -> CommandState:
+    return CommandState(
+        sandbox_id=m.sandboxId,
+        id=m.commandId,
+        state=str(m.state),
+        exit_code=m.exitCode,
+        signal=m.signal,
+        timed_out=m.timedOut,
+        oom_killed=m.oomKilled,
+        stdout=m.stdout,
+        stderr=m.stderr,
+        stdout_total=m.stdoutTotal,
+        stderr_total=m.stderrTotal,
+        stdout_truncated=m.stdoutTruncated,
+        stderr_truncated=m.stderrTruncated,
+        started_unix_ms=m.startedUnixMs,
+        duration_us=m.durationUs,
+        argv=tuple(m.argv),
+    )
+
+
+def _image(m: Any) -> ImageInfo:
+    return ImageInfo(
+        name=m.name,
+        tag=m.tag,
+        kind=m.kind,
+        digest=m.digest,
+        size_bytes=m.sizeBytes,
+        created_unix_ms=m.createdUnixMs,
+    )
+
+
+_DECODERS: dict[str, Callable[[Any], Any]] = {
+    "error": _error,
+    "hello": _hello,
+    "pong": lambda m: None,
+    "sandbox": _sandbox,
+    "sandboxes": lambda m: [_sandbox(item) for item in m],
+    "command": _command,
+    "output": lambda m: OutputPiece(m.data, m.offset, m.total, m.ended),
+    "fileData": lambda m: FilePiece(m.data, m.offset, m.size, m.endOfFile),
+    "fileWritten": lambda m: m.size,
+    "images": lambda m: [_image(item) for item in m],
+    "commands": lambda m: [_command(item) for item in m],
+}

@@ -1,0 +1,88 @@
+"""Where the daemon is and with which key: arguments, then the environment, then the state
+directory. Pure but for reading two small files; raises DSecError subclasses whose messages say what
+to do.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from .errors import InvalidArgumentError, PermissionDeniedError, UnavailableError
+
+DEFAULT_STATE = "/var/lib/dsec"
+START_HINT = "start it with `scripts/quickstart` or `dsecd serve --role=all`"
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """A daemon and the key to it. Hashable: clients are shared by it."""
+
+    url: str
+    """ws:// or wss:// address of the WebSocket."""
+    api_key: str
+
+    def __repr__(self) -> str:
+        return f"Endpoint({self.url!r})"  # never the key
+
+
+def resolve(
+    url: str | None = None, api_key: str | None = None, state: str | os.PathLike[str] | None = None
+) -> Endpoint:
+    """The endpoint to use. `DSEC_URL`, `DSEC_API_KEY` and `DSEC_STATE` stand in for what is not
+    given.
+
+    Naming a state directory in the call outranks the environment's address and key.
+    """
+    environ = {} if state is not None else os.environ
+    directory = Path(state or os.environ.get("DSEC_STATE") or DEFAULT_STATE)
+    url = url or environ.get("DSEC_URL") or _read(directory / "url", "address", "DSEC_URL")
+    api_key = api_key or environ.get("DSEC_API_KEY")
+    if not api_key:
+        api_key = _read(directory / "api-key", "API key", "DSEC_API_KEY")
+    if not api_key.isascii() or not api_key.isprintable():
+        raise InvalidArgumentError("the API key holds characters that no key has")
+    return Endpoint(websocket_url(url), api_key)
+
+
+def websocket_url(url: str) -> str:
+    """`http://host:port`, `ws://host:port/v1/ws` or `host:port` as the WebSocket's address."""
+    if "://" not in url:
+        url = f"ws://{url}"
+    try:
+        parts = urlsplit(url)
+        port = f":{parts.port}" if parts.port is not None else ""
+    except ValueError as error:
+        raise InvalidArgumentError(f"{url!r} is no address: {error}", object=url) from error
+    scheme = {"http": "ws", "https": "wss"}.get(parts.scheme, parts.scheme)
+    if scheme not in ("ws", "wss") or not parts.hostname:
+        raise InvalidArgumentError(
+            f"{url!r} is no address of a daemon: use http://HOST:PORT or ws://HOST:PORT", object=url
+        )
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    path = parts.path if parts.path not in ("", "/") else "/v1/ws"
+    return f"{scheme}://{host}{port}{path}"
+
+
+def _read(file: Path, what: str, variable: str) -> str:
+    try:
+        text = file.read_text(encoding="utf-8").strip()
+    except (FileNotFoundError, NotADirectoryError):
+        raise UnavailableError(
+            f"no {what} of a dsecd: {file} does not exist, so no daemon runs with that state "
+            f"directory; {START_HINT}, or set {variable} (or DSEC_STATE)",
+            object=str(file),
+        ) from None
+    except PermissionError:
+        raise PermissionDeniedError(
+            f"the {what} in {file} may be read by its owner only; run as that user "
+            f"or set {variable}",
+            object=str(file),
+        ) from None
+    except (OSError, UnicodeError) as error:
+        raise UnavailableError(f"cannot read {file}: {error}", object=str(file)) from error
+    if not text:
+        raise UnavailableError(f"{file} is empty; {START_HINT}", object=str(file))
+    return text

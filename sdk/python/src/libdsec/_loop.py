@@ -1,0 +1,90 @@
+"""The event loop behind the synchronous interface: one thread per process, started at first use,
+closed at exit.
+
+Callers on any thread hand a coroutine over and sleep until it is done. A forked child starts with
+none and makes its own; its parent's connections were dropped in _transport.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import os
+import threading
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+_EXIT_SECONDS = 3.0
+
+
+class LoopThread:
+    """Runs coroutines for other threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._abandoned: list[object] = []
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """The coroutine's result. An exception in the caller, such as KeyboardInterrupt, cancels
+        it.
+        """
+        if threading.current_thread() is self._thread:
+            work.close()
+            raise RuntimeError("the synchronous interface was called from its own event loop")
+        future = asyncio.run_coroutine_threadsafe(work, self._running_loop())
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def close(self) -> None:
+        """Closes what is open on the loop and ends the thread, bounded. `run` starts it anew."""
+        with self._lock:
+            loop, thread = self._loop, self._thread
+            self._loop = self._thread = None
+        if loop is None or thread is None:
+            return
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(_EXIT_SECONDS)
+
+    def forget_after_fork(self) -> None:
+        # Kept and never touched: closing the copy would take the parent's descriptors out of the
+        # shared epoll.
+        self._abandoned.append((self._loop, self._thread))
+        self._lock = threading.Lock()
+        self._loop = self._thread = None
+
+    def _running_loop(self) -> asyncio.AbstractEventLoop:
+        loop = self._loop
+        if loop is not None:
+            return loop
+        with self._lock:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(
+                    target=_serve, args=(self._loop,), name="libdsec", daemon=True
+                )
+                self._thread.start()
+            return self._loop
+
+
+def _serve(loop: asyncio.AbstractEventLoop) -> None:
+    asyncio.set_event_loop(loop)
+    try:
+        loop.run_forever()
+        tasks = asyncio.all_tasks(loop)
+        for task in tasks:
+            task.cancel()
+        loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+        loop.run_until_complete(loop.shutdown_asyncgens())  # closes the clients
+    finally:
+        loop.close()
+
+
+loop_thread = LoopThread()
+os.register_at_fork(after_in_child=loop_thread.forget_after_fork)
+atexit.register(loop_thread.close)

@@ -1,0 +1,207 @@
+"""The connections of one client to one daemon. Reconnects, and sends again what was in flight.
+
+Lives on one event loop. Every request of the protocol may be sent twice (commands and creations
+carry an id or key of the client's choice, the others are idempotent), so a lost connection is
+invisible unless it cannot be mended in time.
+
+A server reads no further request of a connection with 256 in flight, and a command that runs for an
+hour is in flight for an hour. So long waits may fill only part of a connection, and when that is
+full another is opened: a `kill` never stands behind a thousand waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import deque
+from typing import Any
+
+from . import _codec
+from ._config import Endpoint
+from ._connection import Connection, ConnectionLost
+from .errors import (
+    DeadlineExceededError,
+    DSecError,
+    ProtocolError,
+    RequestCancelledError,
+    UnavailableError,
+)
+
+MAX_CONNECTIONS = 64
+_LONG_SLOTS = _codec.MAX_IN_FLIGHT - 64
+_CONNECT_SECONDS = 10.0
+_RECONNECT_SECONDS = 30.0
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
+_MAX_SENDS = 6
+
+
+class Pool:
+    """Requests to one endpoint."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self.endpoint = endpoint
+        self._loop = asyncio.get_running_loop()
+        self._connections: list[Connection] = []
+        self._connecting: asyncio.Task[None] | None = None
+        self._slot_waiters: dict[bool, deque[asyncio.Future[None]]] = {
+            False: deque(),
+            True: deque(),
+        }
+        self._was_connected = False
+        self._closed = False
+
+    async def open(self) -> None:
+        """Connects now, so that a wrong address or key is told at once."""
+        if not any(c.is_open for c in self._connections):
+            await self._grow(self._loop.time() + _CONNECT_SECONDS)
+
+    async def close(self) -> None:
+        """Closes all connections; what is in flight ends with RequestCancelledError. Idempotent."""
+        self._closed = True
+        if self._connecting is not None:
+            self._connecting.cancel()
+        self._wake()
+        connections, self._connections = self._connections, []
+        await asyncio.gather(*(c.close() for c in connections), return_exceptions=True)
+
+    async def request(
+        self,
+        fill: _codec.Fill,
+        expected: str,
+        *,
+        timeout: float,
+        idempotency_key: str = "",
+        long: bool = False,
+    ) -> Any:
+        """The value of the reply, which must be of the union member `expected`. Raises DSecError.
+
+        `long`: the server is asked to hold the answer back until something has happened.
+        """
+        if asyncio.get_running_loop() is not self._loop:
+            raise RuntimeError("this client was opened on another event loop")
+        deadline = self._loop.time() + timeout
+        for _ in range(_MAX_SENDS):
+            connection = self._free_connection(long) or await self._acquire(long, deadline)
+            remaining = max(0.001, deadline - self._loop.time())
+            try:
+                member, value = await connection.request(fill, idempotency_key, remaining)
+            except ConnectionLost as lost:
+                reason = str(lost)
+                continue
+            if member == expected:
+                return value
+            if member == "error":
+                raise value
+            raise ProtocolError(f"the server answered with {member} instead of {expected}")
+        raise UnavailableError(
+            f"{self.endpoint.url} broke the connection {_MAX_SENDS} times while it had this "
+            f"request: {reason}",
+            object=self.endpoint.url,
+        )
+
+    # ---- inner parts
+
+    def _free_connection(self, long: bool) -> Connection | None:
+        limit = _LONG_SLOTS if long else _codec.MAX_IN_FLIGHT
+        for connection in self._connections:
+            if connection.in_flight < limit and connection.is_open:
+                return connection
+        return None
+
+    async def _acquire(self, long: bool, deadline: float) -> Connection:
+        """A connection with a free slot, opened or waited for."""
+        while True:
+            if self._closed:
+                raise RequestCancelledError("the client was closed")
+            connection = self._free_connection(long)
+            if connection is not None:
+                return connection
+            self._connections = [c for c in self._connections if c.is_open]
+            if len(self._connections) < MAX_CONNECTIONS:
+                await self._grow(deadline)
+            else:
+                await self._slot(long, deadline)
+
+    async def _grow(self, deadline: float) -> None:
+        """Opens one more connection; all who ask meanwhile wait for the same."""
+        if self._connecting is None:
+            self._connecting = asyncio.create_task(self._connect())
+            self._connecting.add_done_callback(self._connect_done)
+        connecting = self._connecting
+        await asyncio.wait([connecting], timeout=max(0.0, deadline - self._loop.time()))
+        if not connecting.done():
+            raise DeadlineExceededError(
+                f"{self.endpoint.url} could not be reached in time", object=self.endpoint.url
+            )
+        if connecting.cancelled():
+            raise RequestCancelledError("the client was closed")
+        error = connecting.exception()
+        if isinstance(error, DSecError):  # a fresh one each: several waiters raise it
+            raise type(error)(
+                error.message, object=error.object, code=error.code, retryable=error.retryable
+            )
+        if error is not None:
+            raise error
+
+    def _connect_done(self, task: asyncio.Task[None]) -> None:
+        self._connecting = None
+        if not task.cancelled():
+            task.exception()  # retrieved: all waiters may have been cancelled
+
+    async def _connect(self) -> None:
+        """One attempt at first; later, when the daemon may be restarting, several in a budget."""
+        give_up = self._loop.time() + (_RECONNECT_SECONDS if self._was_connected else 0.0)
+        pause = _FIRST_PAUSE
+        while True:
+            try:
+                connection = await Connection.open(self.endpoint, self._wake, _CONNECT_SECONDS)
+                break
+            except (UnavailableError, DeadlineExceededError, ConnectionLost) as error:
+                delay = random.uniform(pause / 2, pause)
+                if self._loop.time() + delay > give_up:
+                    if isinstance(error, ConnectionLost):
+                        raise UnavailableError(
+                            f"{self.endpoint.url} broke the connection during the handshake: "
+                            f"{error}",
+                            object=self.endpoint.url,
+                        ) from None
+                    raise
+            await asyncio.sleep(delay)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+        if self._closed:
+            await connection.close()
+            return
+        self._was_connected = True
+        self._connections.append(connection)
+
+    async def _slot(self, long: bool, deadline: float) -> None:
+        waiter: asyncio.Future[None] = self._loop.create_future()
+        queue = self._slot_waiters[long]
+        queue.append(waiter)
+        try:
+            await asyncio.wait([waiter], timeout=max(0.0, deadline - self._loop.time()))
+        except asyncio.CancelledError:
+            if waiter.done():
+                self._wake()  # woken and cancelled at once: the room is another's
+            raise
+        finally:
+            if not waiter.done():
+                queue.remove(waiter)
+        if not waiter.done():
+            raise DeadlineExceededError(
+                f"{MAX_CONNECTIONS} connections with {_codec.MAX_IN_FLIGHT} requests each are "
+                "in use"
+            )
+
+    def _wake(self) -> None:
+        """A reply came or a connection went: whoever can use the room looks again, short requests
+        first.
+        """
+        for long in (False, True):
+            queue = self._slot_waiters[long]
+            if self._closed or len(self._connections) == 0:
+                while queue:
+                    queue.popleft().set_result(None)
+            elif queue and self._free_connection(long) is not None:
+                queue.popleft().set_result(None)
+                return

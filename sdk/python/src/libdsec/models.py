@@ -1,0 +1,136 @@
+"""What the library hands out: plain frozen values, decoded from the wire in _codec.py. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+TERMINAL_PHASES = frozenset({"stopped", "failed"})
+
+
+@dataclass(frozen=True)
+class SandboxInfo:
+    """A sandbox as the server described it at one moment."""
+
+    id: str
+    phase: str
+    """requested, admitted, preparing, starting, running, paused, …, stopped or failed."""
+    cause: str
+    """Of death: none while alive, else exit, oom, ttl, killed, lost, backend …"""
+    cause_detail: str
+    backend: str
+    image: str
+    workspace: str
+    toolkits: tuple[str, ...]
+    created_unix_ms: int
+    ended_unix_ms: int
+    """0 while alive."""
+    warnings: tuple[str, ...]
+    """What was accepted but has no effect yet."""
+    cpu: float
+    memory_mb: int
+    commands_running: int
+    labels: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def alive(self) -> bool:
+        return self.phase not in TERMINAL_PHASES
+
+
+@dataclass(frozen=True)
+class ImageInfo:
+    """A layer in the server's catalogue."""
+
+    name: str
+    tag: str
+    kind: str
+    digest: str
+    size_bytes: int
+    created_unix_ms: int
+
+
+@dataclass(frozen=True)
+class CommandState:
+    """A command as one reply described it; `stdout` and `stderr` are what came inline."""
+
+    sandbox_id: str
+    id: str
+    state: str
+    """running, ended or unknown."""
+    exit_code: int
+    signal: int
+    timed_out: bool
+    oom_killed: bool
+    stdout: bytes
+    stderr: bytes
+    stdout_total: int
+    stderr_total: int
+    stdout_truncated: bool
+    stderr_truncated: bool
+    started_unix_ms: int
+    duration_us: int
+    argv: tuple[str, ...]
+
+    @property
+    def ended(self) -> bool:
+        return self.state == "ended"
+
+
+@dataclass(frozen=True)
+class CommandResult:
+    """How a command ended. A non-zero exit code is an answer, not an error."""
+
+    command_id: str
+    exit_code: int
+    """0..255; 128 + signal when it was killed by one."""
+    signal: int
+    """The signal that killed it, else 0."""
+    timed_out: bool
+    oom_killed: bool
+    stdout_bytes: bytes
+    stderr_bytes: bytes
+    stdout_total: int
+    """Bytes the command wrote; more than len(stdout_bytes) when some were dropped."""
+    stderr_total: int
+    stdout_truncated: bool
+    stderr_truncated: bool
+    duration: float
+    """Seconds."""
+    stdout_dropped: tuple[tuple[int, int], ...] = ()
+    """(offset, length) of what was dropped from the output's middle."""
+    stderr_dropped: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def stdout(self) -> str:
+        """Standard output as UTF-8 text; bytes that are not become U+FFFD."""
+        return self.stdout_bytes.decode("utf-8", errors="replace")
+
+    @property
+    def stderr(self) -> str:
+        """Standard error as UTF-8 text; bytes that are not become U+FFFD."""
+        return self.stderr_bytes.decode("utf-8", errors="replace")
+
+    @property
+    def ok(self) -> bool:
+        """Whether it exited with 0 by itself."""
+        return self.exit_code == 0 and not self.timed_out
+
+
+@dataclass(frozen=True)
+class OutputPiece:
+    """Part of one output stream of a command."""
+
+    data: bytes
+    offset: int
+    """Of `data` in the output; greater than asked for when bytes in between were dropped."""
+    total: int
+    ended: bool
+
+
+@dataclass(frozen=True)
+class FilePiece:
+    """Part of a file."""
+
+    data: bytes
+    offset: int
+    size: int
+    end_of_file: bool

@@ -1,0 +1,388 @@
+"""A daemon in miniature for the tests of the library: the real schema over a real WebSocket, with made-up sandboxes.
+
+Runs on a thread of its own. What a command does is written in its text: `echo TEXT`, `exit N`, `out BYTES`, `err TEXT`,
+`cat`, `hang` (until killed), `late` (the server does not answer). Tests may make it lose connections, refuse keys or
+send rubbish.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import http
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from libdsec._codec import schema
+from websockets.asyncio.server import ServerConnection, serve
+from websockets.exceptions import ConnectionClosed
+
+KEY = "dsec_testkey"
+
+
+@dataclass
+class FakeCommand:
+    id: str
+    sandbox: str
+    argv: list[str]
+    stdin: bytes = b""
+    stdout: bytes = b""
+    stderr: bytes = b""
+    cap: int = 64 << 20
+    exit_code: int = 0
+    signal: int = 0
+    timed_out: bool = False
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def kept(self, data: bytes, offset: int) -> tuple[int, bytes]:
+        """(offset, bytes) of what is there from `offset` on; the middle beyond the cap is gone."""
+        half = self.cap // 2
+        if len(data) <= self.cap or offset >= len(data) - half:
+            return offset, data[offset:]
+        if offset < half:
+            return offset, data[offset:half]
+        return len(data) - half, data[len(data) - half :]
+
+
+class FakeServer:
+    """`with FakeServer() as server:` listens on server.url."""
+
+    def __init__(self) -> None:
+        self.port = 0
+        self.version = 1
+        self.sandboxes: dict[str, dict[str, Any]] = {}
+        self.keys: dict[str, tuple[bytes, str]] = {}
+        self.commands: dict[tuple[str, str], FakeCommand] = {}
+        self.files: dict[str, bytes] = {}
+        self.starts: list[str] = []
+        self.creates = 0
+        self.requests: list[str] = []
+        self.largest_message = 0
+        self.connections = 0
+        self.most_in_flight = 0
+        self.create_delay = 0.0
+        self.output_piece = 8 << 20
+        self.lose_before: dict[str, int] = {}
+        """Request kind -> how often the connection is cut before the request is looked at."""
+        self.lose_after: dict[str, int] = {}
+        """Request kind -> how often the connection is cut after it was done, instead of the reply."""
+        self.rubbish: dict[str, bytes] = {}
+        """Request kind -> what is sent instead of the reply."""
+        self.status: http.HTTPStatus | None = None
+        self.next_error: dict[str, tuple[str, str, str, bool]] = {}
+        self._open: set[ServerConnection] = set()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+
+    # ---- life
+
+    def __enter__(self) -> FakeServer:
+        self._thread.start()
+        self.listen()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.shut()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def listen(self) -> None:
+        self._server = self.on_loop(self._listen())
+
+    def shut(self) -> None:
+        async def shut() -> None:
+            self._server.close()
+            await self._server.wait_closed()
+
+        self.on_loop(shut())
+
+    def cut(self) -> None:
+        """Loses every connection at once, without a closing handshake."""
+
+        async def cut() -> None:
+            for connection in list(self._open):
+                connection.transport.abort()
+
+        self.on_loop(cut())
+
+    def on_loop(self, work: Any) -> Any:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(20)
+
+    async def _listen(self) -> Any:
+        def check(connection: ServerConnection, request: Any) -> Any:
+            if self.status is not None:
+                return connection.respond(self.status, "no\n")
+            if request.path != "/v1/ws":
+                return connection.respond(http.HTTPStatus.NOT_FOUND, "no\n")
+            if request.headers.get("Authorization") != f"Bearer {KEY}":
+                return connection.respond(http.HTTPStatus.UNAUTHORIZED, "no\n")
+            return None
+
+        server = await serve(
+            self._serve, "127.0.0.1", self.port, process_request=check, max_size=16 << 20,
+            compression=None,
+        )  # fmt: skip
+        self.port = server.sockets[0].getsockname()[1]
+        return server
+
+    async def _serve(self, connection: ServerConnection) -> None:
+        self.connections += 1
+        self._open.add(connection)
+        tasks: set[asyncio.Task[None]] = set()
+        try:
+            async for message in connection:
+                self.largest_message = max(self.largest_message, len(message))
+                task = asyncio.create_task(self._handle(connection, message))
+                tasks.add(task)
+                task.add_done_callback(tasks.discard)
+                self.most_in_flight = max(self.most_in_flight, len(tasks))
+        except ConnectionClosed:
+            pass
+        finally:
+            self._open.discard(connection)
+            for task in tasks:
+                task.cancel()
+
+    async def _handle(self, connection: ServerConnection, message: bytes) -> None:
+        with schema.Request.from_bytes(message, traversal_limit_in_words=1 << 24) as reader:
+            request = reader.as_builder()
+        kind = str(request.body.which())
+        self.requests.append(kind)
+        if self.lose_before.get(kind, 0) > 0:
+            self.lose_before[kind] -= 1
+            connection.transport.abort()
+            return
+        reply = schema.Reply.new_message()
+        reply.id = request.id
+        if kind in self.next_error:
+            fill_error(reply, *self.next_error.pop(kind))
+        elif (handler := getattr(self, f"_do_{kind}", None)) is None:
+            fill_error(reply, "unsupported", f"no {kind} here", "", False)
+        else:
+            body = getattr(request.body, kind)
+            await handler(reply, body, request)
+        if kind in self.rubbish:
+            await connection.send(self.rubbish.pop(kind))
+            return
+        if self.lose_after.get(kind, 0) > 0:
+            self.lose_after[kind] -= 1
+            connection.transport.abort()
+            return
+        try:
+            await connection.send(reply.to_bytes())
+        except ConnectionClosed:
+            pass
+
+    # ---- requests
+
+    async def _do_hello(self, reply: Any, body: Any, request: Any) -> None:
+        hello = reply.body.init("hello")
+        hello.protocolVersion = self.version
+        hello.server = "fake"
+        hello.edge = "e0"
+        hello.maxMessageBytes = 16 << 20
+
+    async def _do_ping(self, reply: Any, body: Any, request: Any) -> None:
+        reply.body.pong = None
+
+    async def _do_createSandbox(self, reply: Any, body: Any, request: Any) -> None:
+        await asyncio.sleep(self.create_delay)
+        key, content = str(request.idempotencyKey), body.as_reader().as_builder().to_bytes()
+        if key in self.keys:
+            known, sandbox = self.keys[key]
+            if known != content:
+                fill_error(reply, "conflict", "the key was used for another request", key, False)
+            else:
+                fill_sandbox(reply.body.init("sandbox"), self.sandboxes[sandbox])
+            return
+        self.creates += 1
+        sandbox = f"e0-{self.creates:016d}"
+        self.keys[key] = (content, sandbox)
+        self.sandboxes[sandbox] = {
+            "sandboxId": sandbox,
+            "phase": "running",
+            "cause": "none",
+            "backend": body.backend or "container",
+            "image": body.image,
+            "workspace": body.workspace,
+            "toolkits": list(body.toolkits),
+            "createdUnixMs": int(time.time() * 1000),
+            "warnings": [f"{r.service} has no effect" for r in body.networkRules if r.allow],
+            "cpuMillis": body.cpuMillis,
+            "memoryMb": body.memoryMb,
+            "labels": {pair.name: pair.value for pair in body.labels},
+            "env": {pair.name: pair.value for pair in body.env},
+            "idle": body.idleTtlSeconds,
+            "absolute": body.absoluteTtlSeconds,
+            "user": body.initUser,
+        }
+        fill_sandbox(reply.body.init("sandbox"), self.sandboxes[sandbox])
+
+    async def _do_getSandbox(self, reply: Any, body: Any, request: Any) -> None:
+        if body.sandboxId not in self.sandboxes:
+            fill_error(reply, "not_found", f"no sandbox {body.sandboxId}", body.sandboxId, False)
+            return
+        fill_sandbox(reply.body.init("sandbox"), self.sandboxes[body.sandboxId])
+
+    async def _do_listSandboxes(self, reply: Any, body: Any, request: Any) -> None:
+        items = reply.body.init("sandboxes", len(self.sandboxes))
+        for item, sandbox in zip(items, self.sandboxes.values(), strict=True):
+            fill_sandbox(item, sandbox)
+
+    async def _do_stopSandbox(self, reply: Any, body: Any, request: Any) -> None:
+        if body.sandboxId in self.sandboxes:
+            self.sandboxes[body.sandboxId].update(phase="stopped", cause="killed", endedUnixMs=1)
+        await self._do_getSandbox(reply, body, request)
+
+    async def _do_listImages(self, reply: Any, body: Any, request: Any) -> None:
+        image = reply.body.init("images", 1)[0]
+        image.name, image.tag, image.kind, image.digest = "tiny", "1", "base", "sha256:00"
+        image.sizeBytes = 4096
+
+    async def _do_exec(self, reply: Any, body: Any, request: Any) -> None:
+        if body.sandboxId not in self.sandboxes:
+            fill_error(reply, "not_found", f"no sandbox {body.sandboxId}", body.sandboxId, False)
+            return
+        key = (body.sandboxId, body.commandId)
+        if key not in self.commands:
+            words = list(body.argv) or body.shell.split(" ")
+            if words[0] == "nosuch":
+                fill_error(reply, "exec_failed", "nosuch: not found", "nosuch", False)
+                return
+            self.starts.append(body.commandId)
+            command = FakeCommand(body.commandId, body.sandboxId, words, bytes(body.stdin))
+            command.cap = body.outputLimit or command.cap
+            self.commands[key] = command
+            self._run(command, words, body)
+        command = self.commands[key]
+        if command.argv[0] == "late":
+            await asyncio.sleep(30)
+        if body.wait:
+            try:
+                await asyncio.wait_for(command.ended.wait(), request.deadlineMs / 1000)
+            except asyncio.TimeoutError:
+                fill_error(reply, "deadline_exceeded", "still running", command.id, True)
+                return
+        fill_command(reply.body.init("command"), command)
+
+    def _run(self, command: FakeCommand, words: list[str], body: Any) -> None:
+        verb, rest = words[0], " ".join(words[1:])
+        if verb == "echo":
+            command.stdout = rest.encode() + b"\n"
+        elif verb == "err":
+            command.stderr = rest.encode() + b"\n"
+            command.exit_code = 1
+        elif verb == "out":
+            command.stdout = pattern(int(rest))
+        elif verb == "random":
+            command.stdout = command.stderr = bytes(range(256)) * 16
+        elif verb == "cat":
+            command.stdout = command.stdin
+        elif verb == "env":
+            command.stdout = "\n".join(f"{p.name}={p.value}" for p in body.env).encode()
+        elif verb == "where":
+            command.stdout = f"{body.cwd} {body.user} {body.timeoutMs}".encode()
+        elif verb == "exit":
+            command.exit_code = int(rest)
+        if verb == "hang":
+            if body.timeoutMs:
+                self._loop.call_later(body.timeoutMs / 1000, self._end, command, True)
+        elif verb != "late":
+            command.ended.set()
+
+    def _end(self, command: FakeCommand, timed_out: bool) -> None:
+        if not command.ended.is_set():
+            command.timed_out = timed_out
+            command.exit_code, command.signal = 137, 9
+            command.ended.set()
+
+    async def _do_getCommand(self, reply: Any, body: Any, request: Any) -> None:
+        command = self.commands.get((body.sandboxId, body.commandId))
+        if command is None:
+            fill_error(reply, "not_found", f"no command {body.commandId}", body.commandId, False)
+            return
+        if body.waitMs:
+            try:
+                await asyncio.wait_for(command.ended.wait(), body.waitMs / 1000)
+            except asyncio.TimeoutError:
+                pass
+        fill_command(reply.body.init("command"), command)
+
+    async def _do_killCommand(self, reply: Any, body: Any, request: Any) -> None:
+        command = self.commands.get((body.sandboxId, body.commandId))
+        if command is not None:
+            self._end(command, False)
+        await self._do_getCommand(reply, body, request)
+
+    async def _do_listCommands(self, reply: Any, body: Any, request: Any) -> None:
+        commands = [c for c in self.commands.values() if c.sandbox == body.sandboxId]
+        for item, command in zip(reply.body.init("commands", len(commands)), commands, strict=True):
+            fill_command(item, command)
+
+    async def _do_readOutput(self, reply: Any, body: Any, request: Any) -> None:
+        command = self.commands[body.sandboxId, body.commandId]
+        data = command.stderr if body.stderr else command.stdout
+        offset, kept = command.kept(data, body.offset)
+        output = reply.body.init("output")
+        output.data = kept[: min(body.length, self.output_piece)]
+        output.offset, output.total, output.ended = offset, len(data), command.ended.is_set()
+
+    async def _do_readFile(self, reply: Any, body: Any, request: Any) -> None:
+        if body.path not in self.files:
+            fill_error(reply, "not_found", f"no file {body.path}", body.path, False)
+            return
+        data = self.files[body.path]
+        piece = reply.body.init("fileData")
+        piece.data = data[body.offset : body.offset + body.length]
+        piece.offset, piece.size = body.offset, len(data)
+        piece.endOfFile = body.offset + len(piece.data) >= len(data)
+
+    async def _do_writeFile(self, reply: Any, body: Any, request: Any) -> None:
+        old = b"" if body.offset == 0 else self.files[body.path]
+        end = body.offset + len(body.data)
+        self.files[body.path] = old[: body.offset] + bytes(body.data) + old[end:]
+        reply.body.init("fileWritten").size = len(self.files[body.path])
+
+
+def pattern(size: int) -> bytes:
+    """Bytes of which every piece betrays its place."""
+    return b"".join(b"%09d\n" % i for i in range(size // 10 + 1))[:size]
+
+
+def fill_error(reply: Any, code: str, message: str, object_: str, retryable: bool) -> None:
+    error = reply.body.init("error")
+    error.code, error.message, error.object, error.retryable = code, message, object_, retryable
+
+
+def fill_sandbox(target: Any, sandbox: dict[str, Any]) -> None:
+    for name, value in sandbox.items():
+        if name == "labels":
+            items = target.init("labels", len(value))
+            for item, (key, text) in zip(items, value.items(), strict=True):
+                item.name, item.value = key, text
+        elif name not in ("env", "idle", "absolute", "user"):
+            setattr(target, name, value)
+
+
+def fill_command(target: Any, command: FakeCommand) -> None:
+    inline = 1 << 20
+    target.sandboxId, target.commandId = command.sandbox, command.id
+    target.state = "ended" if command.ended.is_set() else "running"
+    target.exitCode, target.signal, target.timedOut = (
+        command.exit_code,
+        command.signal,
+        command.timed_out,
+    )
+    target.stdout = command.kept(command.stdout, 0)[1][:inline]
+    target.stderr = command.kept(command.stderr, 0)[1][:inline]
+    target.stdoutTotal, target.stderrTotal = len(command.stdout), len(command.stderr)
+    target.stdoutTruncated = len(command.stdout) > command.cap
+    target.stderrTruncated = len(command.stderr) > command.cap
+    target.durationUs = 1500
+    target.argv = command.argv
