@@ -17,6 +17,7 @@
 
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/post.hpp>
+#include <boost/beast/core/bind_handler.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/websocket/stream.hpp>
 #include <deque>
@@ -33,24 +34,39 @@ using websocket::close_code;
 using steady = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
-constexpr auto handshake_timeout = 10s;
 constexpr auto ping_interval = 60s;
 // Nothing whole heard for so long, pongs included: the peer is dead or drips a message byte by
 // byte.
 constexpr auto silence_limit = 300s;
-constexpr auto close_patience = 5s;
+constexpr auto close_patience = 5s;  // for the queue to drain, and again for the close handshake
 // A peer that acknowledges nothing or keeps its window shut is given up by TCP itself (tcp(7)).
 constexpr int unsent_limit_ms = 60'000;
 constexpr std::size_t idle_buffer_bytes = 64 * 1024;  // kept by a connection between messages
 constexpr std::size_t max_reason_bytes = 123;         // RFC 6455, 5.5
 
+// Beast ends a connection by waiting, without a limit, for the client to close it too. Ours only
+// says that nothing more comes; the session then decides how long to wait.
+class ws_socket : public socket {
+ public:
+  explicit ws_socket(socket s) : socket(std::move(s)) {}
+
+  template <class Handler>
+  friend void async_teardown(beast::role_type, ws_socket& s, Handler&& done) {
+    error_code problem;
+    s.shutdown(tcp::socket::shutdown_send, problem);
+    asio::post(s.get_executor(), beast::bind_front_handler(std::forward<Handler>(done), problem));
+  }
+};
+
 class session final : public ws_session, public peer, public std::enable_shared_from_this<session> {
   enum class state { opening, open, closing, dead };
 
+  /// Call with mutex_ held: after the end nothing is posted any more, the I/O threads may be gone.
   template <class F>
   void on_strand(F f) {
-    asio::post(stream_.get_executor(), [self = shared_from_this(), f = std::move(f)] {
-      f(*self);
+    if (finished_) return;
+    asio::post(strand_, [self = shared_from_this(), f = std::move(f)] {
+      if (self->state_ != state::dead) f(*self);
       self->settle();
     });
   }
@@ -71,14 +87,15 @@ class session final : public ws_session, public peer, public std::enable_shared_
       : hub_(std::move(h)),
         place_(std::move(place)),
         info_(std::move(info)),
-        stream_(std::move(s)),
-        timer_(stream_.get_executor()) {}
+        strand_(s.get_executor()),
+        stream_(std::in_place, ws_socket(std::move(s))),
+        timer_(strand_) {}
 
   void start(http_request upgrade) {
     place_.attach(weak_from_this());
     configure();
     auto request = std::make_shared<http_request>(std::move(upgrade));
-    stream_.async_accept(
+    stream_->async_accept(
         *request, operation([request](session& s, error_code problem) { s.accepted(problem); }));
   }
 
@@ -106,15 +123,19 @@ class session final : public ws_session, public peer, public std::enable_shared_
   }
 
   void close(std::string reason) override {
+    const std::lock_guard lock(mutex_);
+    refusing_ = true;
     on_strand(
         [reason = std::move(reason)](session& s) { s.begin_close(close_code::normal, reason); });
   }
 
   void wind_down() override {
+    const std::lock_guard lock(mutex_);
     on_strand([](session& s) { s.begin_close(close_code::going_away, "the gateway is stopping"); });
   }
 
   void abort() override {
+    const std::lock_guard lock(mutex_);
     on_strand([](session& s) { s.die(); });
   }
 
@@ -122,20 +143,20 @@ class session final : public ws_session, public peer, public std::enable_shared_
   void configure() {
     const int limit = unsent_limit_ms;
     // Best effort: without it a shut window is held until the queue overflows.
-    ::setsockopt(stream_.next_layer().native_handle(), IPPROTO_TCP, TCP_USER_TIMEOUT, &limit,
+    ::setsockopt(stream_->next_layer().native_handle(), IPPROTO_TCP, TCP_USER_TIMEOUT, &limit,
                  sizeof limit);
     // Beast's idle timer would be re-armed on every message and runs out while no credit lets us
     // read: watch() does its work.
-    stream_.set_option(
-        websocket::stream_base::timeout{handshake_timeout, websocket::stream_base::none(), false});
-    stream_.set_option(websocket::stream_base::decorator([](websocket::response_type& response) {
+    stream_->set_option(
+        websocket::stream_base::timeout{close_patience, websocket::stream_base::none(), false});
+    stream_->set_option(websocket::stream_base::decorator([](websocket::response_type& response) {
       response.set(beast::http::field::server, "dsecd");
     }));
-    stream_.control_callback(
+    stream_->control_callback(
         [this](websocket::frame_type, beast::string_view) { heard_ = steady::now(); });
-    stream_.binary(true);
-    stream_.auto_fragment(false);
-    stream_.read_message_max(proto::max_message_bytes);
+    stream_->binary(true);
+    stream_->auto_fragment(false);
+    stream_->read_message_max(proto::max_message_bytes);
   }
 
   void accepted(error_code problem) {
@@ -157,15 +178,15 @@ class session final : public ws_session, public peer, public std::enable_shared_
     }
     reading_ = true;
     heard_ = steady::now();
-    stream_.async_read(buffer_,
-                       operation([](session& s, error_code problem) { s.received(problem); }));
+    stream_->async_read(buffer_,
+                        operation([](session& s, error_code problem) { s.received(problem); }));
   }
 
   void received(error_code problem) {
     reading_ = false;
     if (state_ != state::open) return;  // the close handshake goes on without us
-    if (problem) return die();
-    if (!stream_.got_binary()) {
+    if (problem) return refused_by_beast(problem) ? linger() : die();
+    if (!stream_->got_binary()) {
       return begin_close(close_code::unknown_data,
                          "text frames are not understood; send binary ones");
     }
@@ -186,7 +207,6 @@ class session final : public ws_session, public peer, public std::enable_shared_
   // --- writer: one frame at a time, its words are shared and held meanwhile ---
 
   void write_next() {
-    if (state_ == state::dead) return;
     {
       const std::lock_guard lock(mutex_);
       writer_awake_ = !queue_.empty();
@@ -200,8 +220,8 @@ class session final : public ws_session, public peer, public std::enable_shared_
       return;
     }
     const auto bytes = writing_.bytes();
-    stream_.async_write(asio::buffer(bytes.data(), bytes.size()),
-                        operation([](session& s, error_code problem) { s.written(problem); }));
+    stream_->async_write(asio::buffer(bytes.data(), bytes.size()),
+                         operation([](session& s, error_code problem) { s.written(problem); }));
   }
 
   void written(error_code problem) {
@@ -233,7 +253,31 @@ class session final : public ws_session, public peer, public std::enable_shared_
   }
 
   void shake_hands() {
-    stream_.async_close(reason_, operation([](session& s, error_code) { s.die(); }));
+    stream_->async_close(reason_, operation([](session& s, error_code) { s.die(); }));
+  }
+
+  // Beast has sent a close frame that says what was wrong with the client's frames, and nothing
+  // will be read of them.
+  static bool refused_by_beast(error_code problem) {
+    return problem != websocket::error::closed &&
+           problem.category() == websocket::make_error_code(websocket::error::closed).category();
+  }
+
+  // Closing at once with unread bytes in the socket would be a reset that overtakes the close frame
+  // (RFC 9112, 9.6).
+  void linger() {
+    state_ = state::closing;
+    watch_in(close_patience);
+    drain();
+  }
+
+  void drain() {
+    buffer_.clear();
+    const auto enough = buffer_.prepare(idle_buffer_bytes);
+    stream_->next_layer().async_read_some(enough, operation([](session& s, error_code problem) {
+                                            if (problem) return s.die();
+                                            if (s.state_ == state::closing) s.drain();
+                                          }));
   }
 
   void die() {
@@ -246,11 +290,17 @@ class session final : public ws_session, public peer, public std::enable_shared_
     }
     timer_.cancel();
     error_code ignored;
-    stream_.next_layer().close(ignored);
+    stream_->next_layer().close(ignored);
   }
 
   void settle() {
     if (state_ != state::dead || pending_ > 0) return;
+    {
+      const std::lock_guard lock(mutex_);
+      finished_ = true;
+    }
+    // An actor may hold this object for long: it keeps no socket and no timer.
+    stream_.reset();
     place_.leave();
     if (auto last_call = std::exchange(handler_, {}).closed) last_call();
   }
@@ -272,7 +322,7 @@ class session final : public ws_session, public peer, public std::enable_shared_
     if (silence > silence_limit) return die();
     if (silence >= ping_interval && !pinging_) {
       pinging_ = true;
-      stream_.async_ping({}, operation([](session& s, error_code) { s.pinging_ = false; }));
+      stream_->async_ping({}, operation([](session& s, error_code) { s.pinging_ = false; }));
     }
     watch_in(ping_interval);
   }
@@ -282,7 +332,8 @@ class session final : public ws_session, public peer, public std::enable_shared_
   connection_info info_;
 
   // Of the strand.
-  websocket::stream<socket, false> stream_;  // false: no permessage-deflate
+  const executor strand_;
+  std::optional<websocket::stream<ws_socket, false>> stream_;  // false: no permessage-deflate
   timer timer_;
   state state_ = state::opening;
   int pending_ = 0;
@@ -301,7 +352,8 @@ class session final : public ws_session, public peer, public std::enable_shared_
   std::uint64_t credit_ = 0;
   bool reader_awake_ = false;  // a read_next() is posted or an async_read pending
   bool writer_awake_ = false;  // likewise for write_next()
-  bool refusing_ = false;
+  bool refusing_ = false;      // send() drops what it is given
+  bool finished_ = false;
 };
 
 }  // namespace

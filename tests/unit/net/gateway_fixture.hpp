@@ -1,0 +1,131 @@
+// A listener on a free loopback port whose callbacks write down what happens. Thread-safe.
+#pragma once
+
+#include <atomic>
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "net/listener.hpp"
+#include "proto/client.capnp.h"
+
+namespace dsec::net::test {
+
+inline constexpr auto patience = std::chrono::seconds(10);
+
+/// One Request as the bytes of a binary frame.
+inline std::string ping_request(std::uint64_t id, std::size_t padding = 0) {
+  capnp::MallocMessageBuilder builder;
+  auto request = builder.initRoot<proto::Request>();
+  request.setId(id);
+  if (padding > 0) {
+    request.getBody().initWriteFile().initData(static_cast<unsigned>(padding));
+  } else {
+    request.getBody().setPing();
+  }
+  const auto bytes = proto::frame::from_builder(builder);
+  return {reinterpret_cast<const char*>(bytes.bytes().data()), bytes.bytes().size()};
+}
+
+class gateway_fixture {
+ public:
+  struct events {
+    std::shared_ptr<ws_session> session;
+    connection_info info;
+    std::vector<proto::frame> messages;
+    std::vector<base::error> malformed;
+    int closed = 0;
+    bool message_after_closed = false;
+  };
+
+  explicit gateway_fixture(base::gateway_config config = {}) {
+    config.port = 0;
+    auto started = listener::start(config, callbacks());
+    REQUIRE(started);
+    door = *std::move(started);
+  }
+  ~gateway_fixture() { door->stop(); }
+
+  /// Waits until the condition holds over the connections so far.
+  bool eventually(const std::function<bool(const std::vector<events>&)>& condition) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, patience, [&] { return condition(connections_); });
+  }
+  /// The i-th accepted WebSocket.
+  std::shared_ptr<ws_session> session(std::size_t i = 0) {
+    REQUIRE(eventually([i](const auto& all) { return all.size() > i; }));
+    const std::lock_guard lock(mutex_);
+    return connections_[i].session;
+  }
+  std::vector<events> seen() {
+    const std::lock_guard lock(mutex_);
+    return connections_;
+  }
+  [[nodiscard]] std::uint16_t port() const { return door->port(); }
+
+  std::unique_ptr<listener> door;
+  std::atomic<bool> echo = false;  // answer every message with itself and grant the next
+
+ private:
+  listener_callbacks callbacks() {
+    return {
+        .authenticate = [](std::string_view key) -> std::optional<std::string> {
+          if (key == "right-key") return "tester";
+          return std::nullopt;
+        },
+        .opened = [this](std::shared_ptr<ws_session> s,
+                         connection_info info) { return record(std::move(s), std::move(info)); },
+        .get = [](std::string_view path) -> std::optional<http_answer> {
+          if (path == "/healthz") return http_answer{200, "application/json", "{\"ok\":true}\n"};
+          return std::nullopt;
+        },
+    };
+  }
+
+  session_handler record(std::shared_ptr<ws_session> s, connection_info info) {
+    std::size_t mine = 0;
+    note([&] {
+      mine = connections_.size();
+      connections_.push_back({s, std::move(info), {}, {}, 0, false});
+    });
+    const std::weak_ptr<ws_session> weak = s;
+    return {
+        .message =
+            [this, mine, weak](proto::frame f) {
+              note([&] {
+                connections_[mine].message_after_closed |= connections_[mine].closed > 0;
+                connections_[mine].messages.push_back(f);
+              });
+              if (!echo) return;
+              if (const auto session = weak.lock()) {
+                session->send(std::move(f));
+                session->grant(1);
+              }
+            },
+        .malformed =
+            [this, mine](base::error e) {
+              note([&] { connections_[mine].malformed.push_back(std::move(e)); });
+            },
+        .closed = [this, mine] { note([&] { ++connections_[mine].closed; }); },
+    };
+  }
+
+  void note(const std::function<void()>& change) {
+    {
+      const std::lock_guard lock(mutex_);
+      change();
+    }
+    changed_.notify_all();
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<events> connections_;
+};
+
+}  // namespace dsec::net::test

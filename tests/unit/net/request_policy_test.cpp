@@ -1,0 +1,71 @@
+#include "net/request_policy.hpp"
+
+#include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
+
+using namespace dsec::net;
+
+TEST_CASE("Host names this door or it is refused") {
+  const local_door door{"127.0.0.1", 7070};
+  for (const char* good :
+       {"127.0.0.1:7070", "localhost:7070", "LOCALHOST:7070", "[::1]:7070", "127.3.2.1:7070"}) {
+    CAPTURE(good);
+    CHECK(host_allowed(good, door));
+  }
+  for (const char* bad :
+       {"", "127.0.0.1", "127.0.0.1:7071", "127.0.0.1:07070x", "evil.example:7070",
+        "127.evil.example:7070", "127.0.0.1.evil.example:7070", "localhost.evil.example:7070",
+        "user@127.0.0.1:7070", "127.0.0.1:7070/x", "[::1:7070", "[::1]7070", ":7070",
+        "127.0.0.1:99999", "127.0.0.1:", "10.0.0.1:7070", "127.0.0.1 :7070"}) {
+    CAPTURE(bad);
+    CHECK_FALSE(host_allowed(bad, door));
+  }
+}
+
+TEST_CASE("Host may be the address the connection came in on") {
+  CHECK(host_allowed("10.1.2.3:80", {"10.1.2.3", 80}));
+  CHECK(host_allowed("10.1.2.3", {"10.1.2.3", 80}));
+  CHECK(host_allowed("[FD00::1]:7070", {"fd00::1", 7070}));
+  CHECK_FALSE(host_allowed("10.1.2.4:80", {"10.1.2.3", 80}));
+}
+
+TEST_CASE("Origin is the page of this host") {
+  CHECK(origin_allowed("http://127.0.0.1:7070", "127.0.0.1:7070"));
+  CHECK(origin_allowed("HTTP://LocalHost:7070", "localhost:7070"));
+  for (const char* bad :
+       {"null", "", "http://", "https://127.0.0.1:7070", "http://localhost:7070",
+        "http://127.0.0.1:7070.evil.example", "http://evil.example", "http://127.0.0.1"}) {
+    CAPTURE(bad);
+    CHECK_FALSE(origin_allowed(bad, "127.0.0.1:7070"));
+  }
+}
+
+TEST_CASE("a bearer token is what follows the scheme") {
+  CHECK(bearer_token("Bearer abc") == "abc");
+  CHECK(bearer_token("bearer   abc") == "abc");
+  CHECK_FALSE(bearer_token("Bearer "));
+  CHECK_FALSE(bearer_token("Bearer"));
+  CHECK_FALSE(bearer_token("Basic abc"));
+  CHECK_FALSE(bearer_token(""));
+}
+
+TEST_CASE("an error body is JSON whatever the message holds") {
+  const auto body =
+      nlohmann::json::parse(error_body(dsec::base::errc::unavailable, "a \"quoted\"\n\xff byte"));
+  CHECK(body["error"]["code"] == "unavailable");
+  CHECK(body["error"]["retryable"] == true);
+}
+
+TEST_CASE("a path is a target without its query") {
+  CHECK(path_of("/healthz?verbose=1") == "/healthz");
+  CHECK(path_of("/") == "/");
+  CHECK_FALSE(path_of("http://127.0.0.1/healthz"));
+  CHECK_FALSE(path_of("*"));
+}
+
+TEST_CASE("clipped text never ends inside a character") {
+  CHECK(clipped("abc", 3) == "abc");
+  CHECK(clipped("abcd", 3) == "abc");
+  CHECK(clipped("ab\xc3\xa9", 3) == "ab");
+  CHECK(clipped("\xe2\x82\xac\xe2\x82\xac", 5) == "\xe2\x82\xac");
+}
