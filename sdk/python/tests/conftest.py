@@ -6,6 +6,7 @@ import signal
 from collections.abc import Iterator
 
 import pytest
+
 from fake_server import KEY, FakeServer
 from libdsec._loop import loop_thread
 
@@ -22,6 +23,12 @@ def _alarm() -> Iterator[None]:
     yield
     signal.alarm(0)
     signal.signal(signal.SIGALRM, previous)
+
+
+@pytest.fixture
+def _long() -> None:
+    """For tests that build and install: five more minutes."""
+    signal.alarm(TEST_SECONDS + 300)
 
 
 @pytest.fixture

@@ -1,22 +1,26 @@
-"""A daemon in miniature for the tests of the library: the real schema over a real WebSocket, with made-up sandboxes.
+"""A daemon in miniature for the tests of the library: the real schema over a real WebSocket, with
+made-up sandboxes.
 
-Runs on a thread of its own. What a command does is written in its text: `echo TEXT`, `exit N`, `out BYTES`, `err TEXT`,
-`cat`, `hang` (until killed), `late` (the server does not answer). Tests may make it lose connections, refuse keys or
-send rubbish.
+Runs on a thread of its own. What a command does is written in its text: `echo TEXT`, `exit N`, `out
+BYTES`, `err TEXT`, `cat`, `hang` (until killed), `late` (the server does not answer). Tests may
+make it lose connections, refuse keys or send rubbish.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import http
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from libdsec._codec import schema
 from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
+
+from libdsec._codec import schema
 
 KEY = "dsec_testkey"
 
@@ -66,7 +70,8 @@ class FakeServer:
         self.lose_before: dict[str, int] = {}
         """Request kind -> how often the connection is cut before the request is looked at."""
         self.lose_after: dict[str, int] = {}
-        """Request kind -> how often the connection is cut after it was done, instead of the reply."""
+        """Request kind -> how often the connection is cut after it was done, instead of the reply.
+        """
         self.rubbish: dict[str, bytes] = {}
         """Request kind -> what is sent instead of the reply."""
         self.status: http.HTTPStatus | None = None
@@ -174,10 +179,8 @@ class FakeServer:
             self.lose_after[kind] -= 1
             connection.transport.abort()
             return
-        try:
+        with contextlib.suppress(ConnectionClosed):
             await connection.send(reply.to_bytes())
-        except ConnectionClosed:
-            pass
 
     # ---- requests
 
@@ -308,10 +311,8 @@ class FakeServer:
             fill_error(reply, "not_found", f"no command {body.commandId}", body.commandId, False)
             return
         if body.waitMs:
-            try:
+            with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(command.ended.wait(), body.waitMs / 1000)
-            except asyncio.TimeoutError:
-                pass
         fill_command(reply.body.init("command"), command)
 
     async def _do_killCommand(self, reply: Any, body: Any, request: Any) -> None:
@@ -348,6 +349,14 @@ class FakeServer:
         end = body.offset + len(body.data)
         self.files[body.path] = old[: body.offset] + bytes(body.data) + old[end:]
         reply.body.init("fileWritten").size = len(self.files[body.path])
+
+
+async def until(condition: Callable[[], object], seconds: float = 20) -> None:
+    """Waits for something that another thread brings about."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come about in time"
+        await asyncio.sleep(0.005)
 
 
 def pattern(size: int) -> bytes:

@@ -1,0 +1,418 @@
+"""The connection: handshake, multiplexing, loss and return, deadlines. Nothing runs twice, nothing
+hangs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import http
+import socket
+import time
+
+import pytest
+
+from fake_server import KEY, FakeServer, pattern, until
+from libdsec import (
+    AsyncSandbox,
+    ConflictError,
+    DeadlineExceededError,
+    DSecClient,
+    DSecContainerRunArgs,
+    NotFoundError,
+    PermissionDeniedError,
+    ProtocolError,
+    RequestCancelledError,
+    UnauthenticatedError,
+    UnavailableError,
+    UnsupportedError,
+    _codec,
+    _connection,
+    _pool,
+)
+
+ARGS = DSecContainerRunArgs(container_image="tiny:1")
+
+
+def test_the_published_listing(server: FakeServer):
+    async def main():
+        client = DSecClient()
+        await client.open()
+        args = DSecContainerRunArgs(
+            container_image="tiny:1",
+            memory_limit_mb=4096,
+            cpu_cores_limit=4,
+            ttl_running_stop=300,
+            network_rules={"npm": False, "pypi": True},
+            init_user="root",
+        )
+        sandbox = await client.run_container(args, timeout=120)
+        result = await sandbox.run_shell("echo hello world")
+        await sandbox.stop()
+        return sandbox, result
+
+    sandbox, result = asyncio.run(main())
+    assert (result.stdout, result.exit_code) == ("hello world\n", 0)
+    assert sandbox.warnings == ("pypi has no effect",)
+    assert sandbox.phase == "stopped"
+    known = server.sandboxes[sandbox.id]
+    assert (known["memoryMb"], known["cpuMillis"], known["idle"], known["user"]) == (
+        4096, 4000, 300, "root",
+    )  # fmt: skip
+    assert server.requests[0] == "hello"
+
+
+def test_a_wrong_key_is_unauthenticated_at_once(server: FakeServer, monkeypatch):
+    monkeypatch.setenv("DSEC_API_KEY", "dsec_wrong")
+    with pytest.raises(UnauthenticatedError, match="DSEC_API_KEY"):
+        asyncio.run(DSecClient().open())
+
+
+def test_nothing_listening_says_how_to_start():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with pytest.raises(UnavailableError, match="scripts/quickstart"):
+        asyncio.run(DSecClient(f"127.0.0.1:{port}", KEY).open())
+
+
+@pytest.mark.parametrize(
+    ("status", "error"),
+    [
+        (http.HTTPStatus.FORBIDDEN, PermissionDeniedError),
+        (http.HTTPStatus.SERVICE_UNAVAILABLE, UnavailableError),
+        (http.HTTPStatus.NOT_FOUND, ProtocolError),
+    ],
+)
+def test_a_refused_upgrade_is_typed(server: FakeServer, status, error):
+    server.status = status
+    with pytest.raises(error):
+        asyncio.run(DSecClient().open())
+
+
+def test_something_else_than_websocket_is_a_typed_error():
+    async def main():
+        async def greet(reader, writer):
+            writer.write(b"220 smtp ready\r\n")
+            await writer.drain()
+            writer.close()
+
+        other = await asyncio.start_server(greet, "127.0.0.1", 0)
+        port = other.sockets[0].getsockname()[1]
+        async with other:
+            await DSecClient(f"127.0.0.1:{port}", KEY).open()
+
+    with pytest.raises((ProtocolError, UnavailableError)):
+        asyncio.run(main())
+
+
+def test_a_server_that_accepts_and_is_silent_is_given_up(monkeypatch):
+    monkeypatch.setattr(_pool, "_CONNECT_SECONDS", 0.3)
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        with pytest.raises((UnavailableError, DeadlineExceededError)):
+            asyncio.run(DSecClient(f"127.0.0.1:{silent.getsockname()[1]}", KEY).open())
+
+
+def test_another_protocol_version_is_unsupported(server: FakeServer):
+    server.version = 2
+    with pytest.raises(UnsupportedError, match="version 2"):
+        asyncio.run(DSecClient().open())
+
+
+def test_one_connection_carries_many_requests(server: FakeServer):
+    async def main():
+        async with DSecClient() as client:
+            sandbox = await client.run_container(ARGS)
+            results = await asyncio.gather(
+                *(sandbox.commands.run(["echo", str(i)]) for i in range(1000))
+            )
+            return [r.stdout for r in results]
+
+    assert asyncio.run(main()) == [f"{i}\n" for i in range(1000)]
+    assert server.most_in_flight <= _codec.MAX_IN_FLIGHT
+
+
+def test_long_commands_leave_room_for_short_requests(server: FakeServer):
+    """300 commands wait at once, more than one connection may have in flight, and a kill gets
+    through.
+    """
+
+    async def main():
+        async with DSecClient() as client:
+            sandbox = await client.run_container(ARGS)
+            waiting = [
+                asyncio.create_task(sandbox.commands.run("hang", timeout=60)) for _ in range(300)
+            ]
+            await until(lambda: len(server.starts) == 300)
+            started = time.monotonic()
+            for command in await sandbox.commands.list():
+                await command.kill()
+            seconds = time.monotonic() - started
+            return seconds, await asyncio.gather(*waiting)
+
+    seconds, results = asyncio.run(main())
+    assert seconds < 30
+    assert [r.exit_code for r in results] == [137] * 300
+    assert server.connections == 2
+    assert server.most_in_flight <= _codec.MAX_IN_FLIGHT
+
+
+def test_a_command_is_not_run_twice_when_the_reply_is_lost(server: FakeServer):
+    server.lose_after["exec"] = 2
+
+    async def main():
+        async with DSecClient() as client:
+            sandbox = await client.run_container(ARGS)
+            return await sandbox.commands.run("echo once")
+
+    assert asyncio.run(main()).stdout == "once\n"
+    assert server.requests.count("exec") == 3
+    assert len(server.starts) == 1
+
+
+def test_a_sandbox_is_not_created_twice_when_the_reply_is_lost(server: FakeServer):
+    server.lose_after["createSandbox"] = 1
+    server.lose_before["createSandbox"] = 1
+
+    async def main():
+        async with DSecClient() as client:
+            return await client.run_container(ARGS)
+
+    assert asyncio.run(main()).phase == "running"
+    assert server.requests.count("createSandbox") == 3
+    assert server.creates == 1
+
+
+def test_everything_in_flight_survives_a_lost_connection(server: FakeServer):
+    async def main():
+        async with DSecClient() as client:
+            sandbox = await client.run_container(ARGS)
+            waiting = [
+                asyncio.create_task(sandbox.commands.run("hang", timeout=1)) for _ in range(50)
+            ]
+            await until(lambda: len(server.starts) == 50)
+            server.cut()
+            return await asyncio.gather(*waiting)
+
+    results = asyncio.run(main())
+    assert all(r.timed_out for r in results)
+    assert len(server.starts) == 50
+    assert server.connections == 2
+
+
+def test_a_restarted_daemon_is_found_again(server: FakeServer):
+    async def main():
+        async with DSecClient() as client:
+            await client.ping()
+            await asyncio.to_thread(server.shut)
+            ping = asyncio.create_task(client.ping())
+            await asyncio.sleep(0.3)
+            assert not ping.done()
+            await asyncio.to_thread(server.listen)
+            await ping
+
+    asyncio.run(main())
+
+
+def test_a_daemon_that_stays_away_is_unavailable(server: FakeServer, monkeypatch):
+    monkeypatch.setattr(_pool, "_RECONNECT_SECONDS", 0.3)
+
+    async def main():
+        async with DSecClient() as client:
+            await client.ping()
+            await asyncio.to_thread(server.shut)
+            with pytest.raises(UnavailableError, match="not running"):
+                await client.ping()
+            await asyncio.to_thread(server.listen)
+            await client.ping()  # the client is usable again
+
+    asyncio.run(main())
+
+
+def test_a_request_that_kills_every_connection_is_given_up(server: FakeServer):
+    server.lose_before["ping"] = 1000
+
+    async def main():
+        async with DSecClient() as client:
+            await client.ping()
+
+    with pytest.raises(UnavailableError, match="broke the connection"):
+        asyncio.run(main())
+    assert server.requests.count("ping") == _pool._MAX_SENDS
+
+
+def test_a_deadline_bounds_the_wait_for_a_reconnect(server: FakeServer):
+    async def main():
+        async with DSecClient() as client:
+            await client.ping()
+            await asyncio.to_thread(server.shut)
+            started = time.monotonic()
+            with pytest.raises((DeadlineExceededError, UnavailableError)):
+                await client._request(_codec.void("ping"), "pong", timeout=0.3)
+            assert time.monotonic() - started < 3
+            await asyncio.to_thread(server.listen)
+
+    asyncio.run(main())
+
+
+def test_a_server_that_does_not_answer_is_a_deadline_error(server: FakeServer, monkeypatch):
+    monkeypatch.setattr(_connection, "_GRACE_SECONDS", 0.2)
+
+    async def main():
+        async with DSecClient() as client:
+            sandbox = await client.run_container(ARGS)
+            late = sandbox.commands._exec("c", ["late"], None, None, None, b"", None, 0, wait=False)
+            with pytest.raises(DeadlineExceededError, match="no answer"):
+                await client._request(late, "command", timeout=0.2)
+            await client.ping()  # the connection goes on
+
+    asyncio.run(main())
+
+
+def test_the_server_is_told_the_deadline(server: FakeServer):
+    async def main():
+        async with DSecClient() as client:
+            sandbox = await client.run_container(ARGS)
+            fill = sandbox.commands._exec("c", ["hang"], None, None, None, b"", None, 0, wait=True)
+            with pytest.raises(DeadlineExceededError, match="still running"):
+                await client._request(fill, "command", timeout=0.2)
+
+    asyncio.run(main())
+
+
+def test_a_malformed_reply_costs_the_connection_not_the_request(server: FakeServer):
+    server.rubbish["ping"] = b"\xff" * 64
+
+    async def main():
+        async with DSecClient() as client:
+            await client.ping()
+
+    asyncio.run(main())
+    assert server.requests.count("ping") == 2
+    assert server.connections == 2
+
+
+def test_a_reply_of_the_wrong_kind_is_a_protocol_error(server: FakeServer):
+    async def main():
+        async with DSecClient() as client:
+            with pytest.raises(ProtocolError, match="pong"):
+                await client._request(_codec.void("ping"), "sandbox")
+
+    asyncio.run(main())
+
+
+def test_a_request_the_server_does_not_know_is_unsupported(server: FakeServer, monkeypatch):
+    monkeypatch.delattr(FakeServer, "_do_listImages")
+
+    async def main():
+        async with DSecClient() as client:
+            await client.list_images()
+
+    with pytest.raises(UnsupportedError):
+        asyncio.run(main())
+
+
+def test_closing_ends_what_waits(server: FakeServer):
+    async def main():
+        client = DSecClient()
+        await client.open()
+        sandbox = await client.run_container(ARGS)
+        waiting = asyncio.create_task(sandbox.commands.run("hang", timeout=60))
+        await until(lambda: server.starts)
+        await client.close()
+        await client.close()
+        with pytest.raises((RequestCancelledError, RuntimeError)):
+            await waiting
+
+    asyncio.run(main())
+
+
+def test_a_client_can_be_opened_again(server: FakeServer):
+    async def main():
+        client = DSecClient()
+        for _ in range(2):
+            await client.open()
+            await client.open()
+            await client.ping()
+            await client.close()
+
+    asyncio.run(main())
+    assert server.connections == 2
+
+
+def test_a_client_that_is_not_open_says_so():
+    async def main():
+        await DSecClient("h:1", KEY).ping()
+
+    with pytest.raises(RuntimeError, match="open"):
+        asyncio.run(main())
+
+
+def test_the_end_of_the_event_loop_closes_what_was_left_open(server: FakeServer):
+    async def main():
+        await AsyncSandbox.create("tiny:1")
+        client = DSecClient()
+        await client.open()
+        assert server.connections == 2
+
+    asyncio.run(main())
+    deadline = time.monotonic() + 5
+    while server._open and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not server._open
+
+
+def test_the_same_key_gives_the_same_sandbox_and_another_body_conflicts(server: FakeServer):
+    async def main():
+        async with DSecClient() as client:
+            first = await client.run_container(ARGS, idempotency_key="k")
+            second = await client.run_container(ARGS, idempotency_key="k")
+            assert first.id == second.id
+            other = DSecContainerRunArgs(container_image="other:1")
+            with pytest.raises(ConflictError):
+                await client.run_container(other, idempotency_key="k")
+
+    asyncio.run(main())
+    assert server.creates == 1
+
+
+def test_cancelling_a_creation_leaves_no_sandbox(server: FakeServer):
+    server.create_delay = 0.2
+
+    async def main():
+        async with DSecClient() as client:
+            creation = asyncio.create_task(client.run_container(ARGS))
+            await until(lambda: "createSandbox" in server.requests)
+            creation.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await creation
+
+    asyncio.run(main())
+    assert [s["phase"] for s in server.sandboxes.values()] == ["stopped"]
+
+
+def test_big_messages_arrive_whole_in_both_directions(server: FakeServer):
+    async def main():
+        async with DSecClient() as client:
+            sandbox = await client.run_container(ARGS)
+            data = pattern(8 << 20)
+            result = await sandbox.commands.run(["cat"], stdin=data)
+            assert result.stdout_bytes == data
+
+    asyncio.run(main())
+
+
+def test_errors_of_the_server_arrive_typed(server: FakeServer):
+    async def main():
+        async with DSecClient() as client:
+            with pytest.raises(NotFoundError) as caught:
+                await client.connect("e0-none")
+            assert caught.value.object == "e0-none"
+            server.next_error["createSandbox"] = ("capacity", "no memory left", "memory", True)
+            with pytest.raises(Exception, match="memory") as caught:
+                await client.run_container(ARGS)
+            assert caught.value.code == "capacity"
+            assert caught.value.retryable
+
+    asyncio.run(main())
