@@ -1,6 +1,8 @@
-// Images of this worker: named, tagged manifests over content-addressed EROFS blobs (paths.hpp shows where).
-// Class power: a manifest is written tmp + fsync + rename after its blob is. Safe for several processes at once
-// (imports of one name are single-flight by a lock file). Blocking; any thread.
+// Images of this worker: named, tagged manifests over content-addressed EROFS blobs (paths.hpp
+// shows where). Class power: a manifest is written tmp + fsync + rename after its blob is. Safe for
+// several processes at once: adding and removing hold <state>/images/locks/store, so a blob never
+// goes while a manifest is about to name it. Blocking; any thread. Fails with not_found (names what
+// there is), corrupt (names the file), io.
 #pragma once
 
 #include <cstdint>
@@ -13,40 +15,57 @@
 #include "base/paths.hpp"
 #include "base/result.hpp"
 #include "fs/image_config.hpp"
+#include "fs/image_name.hpp"
 
 namespace dsec::fs {
-
-enum class layer_kind : std::uint8_t { base, workspace, toolkit };
-
-std::string_view to_string(layer_kind k);
-base::result<layer_kind> parse_layer_kind(std::string_view text);
 
 struct image {
   layer_kind kind = layer_kind::base;
   std::string name;
   std::string tag;
-  std::string digest;                 // hex of the blob's SHA-256
-  std::uint64_t size_bytes = 0;       // of the blob
+  std::string digest;            // hex of the blob's SHA-256
+  std::uint64_t size_bytes = 0;  // of the blob
   std::uint64_t created_unix_ms = 0;
   image_config config;
+  std::string source;       // what it was imported from, as the user wrote it
+  std::string fingerprint;  // of that source and the conversion, see fs/source.hpp
 };
 
 class image_store {
  public:
   explicit image_store(base::paths paths) : paths_(std::move(paths)) {}
 
-  /// `reference` is NAME or NAME:TAG (tag defaults to "latest"). errc::not_found names the images there are.
+  /// `reference` is NAME or NAME:TAG (tag defaults to "latest"). errc::not_found names the images
+  /// there are.
   [[nodiscard]] base::result<image> find(layer_kind kind, std::string_view reference) const;
-  [[nodiscard]] base::result<std::vector<image>> list() const;
-  /// Removes the manifest, and the blob when no other manifest names it.
+  /// Sorted by kind, name, tag. Damaged manifests are left out and, when asked for, described in
+  /// `damaged`.
+  [[nodiscard]] base::result<std::vector<image>> list(
+      std::vector<base::error>* damaged = nullptr) const;
+  /// Removes the manifest, a damaged one too, and the blob when no other manifest names it.
   base::result<void> remove(layer_kind kind, std::string_view reference);
   [[nodiscard]] std::filesystem::path blob(std::string_view digest) const;
+  /// Reads the whole blob: errc::not_found when it is missing, errc::corrupt when it is not what
+  /// its name says.
+  [[nodiscard]] base::result<void> verify(std::string_view digest) const;
 
-  /// Takes a finished EROFS file (moved) under the name. Used by import.
-  base::result<image> add(layer_kind kind, std::string_view reference, const std::filesystem::path& erofs,
-                          image_config config);
+  /// Takes a finished EROFS file (moved) under the name, in place of what had it. Used by import.
+  base::result<image> add(layer_kind kind, std::string_view reference,
+                          const std::filesystem::path& erofs, image_config config,
+                          std::string source = {}, std::string fingerprint = {});
+
+  /// Makes the directories below <state>/images.
+  base::result<void> prepare() const;
 
  private:
+  [[nodiscard]] std::filesystem::path manifest_file(const image_name& name) const;
+  [[nodiscard]] base::result<image> load(const image_name& name) const;
+  [[nodiscard]] base::error not_found(const image_name& wanted) const;
+  base::result<void> take_blob(const std::filesystem::path& erofs, const std::string& digest);
+  base::result<void> write_manifest(const image_name& name, std::string_view text);
+  /// Under the lock: unlinks the blob unless a manifest names it, or one that cannot be read might.
+  base::result<void> drop_blob_if_unused(const std::string& digest);
+
   base::paths paths_;
 };
 
