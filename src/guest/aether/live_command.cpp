@@ -1,0 +1,58 @@
+// Table of live commands (live_command.hpp).
+#include "guest/aether/live_command.hpp"
+
+#include <linux/mman.h>
+
+namespace dsec::guest::aether {
+
+void waiting_start::keep_strings(const char* from, uint32_t n) {
+  const long r =
+      sys::call(__NR_mmap, 0, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (r < 0 && r > -4096) return;
+  strings = reinterpret_cast<char*>(r);
+  copy_bytes(strings, from, n);
+}
+
+void waiting_start::drop_strings() {
+  if (strings != nullptr) sys::call(__NR_munmap, strings, request.strings_length);
+  strings = nullptr;
+  payload.reset();
+}
+
+live_command* live_commands::take() {
+  for (int i = 0; i < capacity; ++i) {
+    live_command& c = table_[i];
+    if (c.state != phase::free) continue;
+    if (i >= used_) used_ = i + 1;
+    ++count_;
+    c.order = next_order_++;
+    c.group = -1;
+    c.timeout_at = c.check_at = c.give_up_at = UINT64_MAX;
+    return &c;
+  }
+  return nullptr;
+}
+
+void live_commands::release(live_command& c) {
+  c.waiting.drop_strings();
+  c = live_command{};
+  --count_;
+  while (used_ > 0 && table_[used_ - 1].state == phase::free) --used_;
+}
+
+live_command* live_commands::of_pid(int pid) {
+  for (int i = 0; i < used_; ++i) {
+    if (table_[i].state != phase::free && table_[i].pid == pid) return &table_[i];
+  }
+  return nullptr;
+}
+
+live_command* live_commands::first_queued() {
+  live_command* first = nullptr;
+  each([&](live_command& c) {
+    if (c.state == phase::queued && (first == nullptr || c.order < first->order)) first = &c;
+  });
+  return first;
+}
+
+}  // namespace dsec::guest::aether

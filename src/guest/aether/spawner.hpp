@@ -1,0 +1,27 @@
+// The spawner: a child of aether that was never exec'ed, root inside the sandbox, with the filter
+// loaded once. It starts commands as aether's own children and keeps no state about them. Root
+// inside can stop or kill it (aether then starts another) but not read or trace it: its memory
+// belongs to the outer user namespace and is not dumpable.
+#pragma once
+
+#include "guest/aether/spawner_protocol.hpp"
+
+namespace dsec::guest::aether {
+
+inline constexpr int slab_count = 8;
+
+/// Body of the forked child; `link` is its end of the pair. Never returns: ends when aether's end
+/// closes, or with an exit status that names the failed step (enum spawner_step) when it cannot set
+/// itself up.
+[[noreturn]] void run_spawner(int link, const boot_body& boot);
+
+enum spawner_step : int {
+  spawner_done = 0,
+  spawner_descriptors = 10,
+  spawner_limits = 11,
+  spawner_namespace = 12,
+  spawner_ids = 13,
+  spawner_filter = 14,
+};
+
+}  // namespace dsec::guest::aether
