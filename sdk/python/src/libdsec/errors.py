@@ -150,7 +150,7 @@ class ExecFailedError(DSecError):
     code, exit_code, retryable = "exec_failed", 72, False
 
 
-class IOFailedError(DSecError):
+class IoError(DSecError):
     """Disk full and other I/O errors of the host."""
 
     code, exit_code, retryable = "io", 74, True
@@ -193,7 +193,7 @@ ERROR_CLASSES: dict[str, type[DSecError]] = {
         TooLargeError,
         NoShellError,
         ExecFailedError,
-        IOFailedError,
+        IoError,
         ProtocolError,
         CorruptError,
         RequestCancelledError,

@@ -1,0 +1,111 @@
+"""Fixtures of the end-to-end tests: a daemon per module with a tiny image, sandboxes in it, a leak
+check after it.
+
+`DSEC_TEST_FULL=1` gives the counts and times of the cases, else a tenth. A test that needs an image
+which only scripts/quickstart makes skips, and says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import signal
+import time
+from collections.abc import Callable, Coroutine, Iterator
+from pathlib import Path
+from typing import Any
+
+import images
+import pytest
+from daemon import Daemon, binary
+from images import TINY
+from leaks import leaks
+
+from libdsec import Sandbox
+from libdsec._loop import loop_thread
+
+FULL = os.environ.get("DSEC_TEST_FULL") == "1"
+TEST_SECONDS = 600 if FULL else 120
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    for case in range(1, 34):
+        config.addinivalue_line("markers", f"C{case}: case C{case} of what breaks for users")
+    for threat in range(1, 20):
+        config.addinivalue_line("markers", f"threat_{threat}: threat {threat} of the threat model")
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    if os.geteuid() != 0:
+        pytest.exit("the end-to-end tests make sandboxes: run them as root", 1)
+    if not binary().is_file():
+        pytest.exit(f"no dsecd at {binary()}: build it, or set DSECD", 1)
+
+
+@pytest.fixture(autouse=True)
+def _alarm() -> Iterator[None]:
+    """A test that hangs fails; its sandboxes go with the daemon."""
+
+    def hung(*_: object) -> None:
+        raise TimeoutError(f"the test took longer than {TEST_SECONDS} s")
+
+    previous = signal.signal(signal.SIGALRM, hung)
+    signal.alarm(TEST_SECONDS)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, previous)
+
+
+@pytest.fixture(scope="session")
+def tiny_tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if not images.BUSYBOX.exists():
+        pytest.skip(f"no {images.BUSYBOX}: install busybox-static")
+    return images.build_tiny(tmp_path_factory.mktemp("tiny"))
+
+
+def serve(name: str, prepare: Callable[[Daemon], None]) -> Iterator[Daemon]:
+    """A running daemon that libdsec finds; afterwards nothing of it may be left."""
+    daemon = Daemon(name)
+    saved = {k: os.environ.pop(k, None) for k in ("DSEC_URL", "DSEC_API_KEY", "DSEC_STATE")}
+    try:
+        prepare(daemon)
+        os.environ["DSEC_STATE"] = str(daemon.state)
+        daemon.start()
+        yield daemon
+        loop_thread.close()
+        daemon.stop()
+        left = leaks(daemon.instance, daemon.state)
+        deadline = time.monotonic() + 5
+        while (
+            left and time.monotonic() < deadline
+        ):  # the kernel frees groups and mounts a little later
+            time.sleep(0.05)
+            left = leaks(daemon.instance, daemon.state)
+        assert not left, "left behind:\n" + "\n".join(left)
+    finally:
+        loop_thread.close()
+        daemon.stop()
+        os.environ.pop("DSEC_STATE", None)
+        os.environ.update({k: v for k, v in saved.items() if v is not None})
+        daemon.remove()
+
+
+@pytest.fixture(scope="module")
+def daemon(request: pytest.FixtureRequest, tiny_tree: Path) -> Iterator[Daemon]:
+    """This module's daemon, with the image tiny:1."""
+    name = re.sub(r"\W+", "-", request.module.__name__.removeprefix("test_"))[:16]
+    yield from serve(name, lambda d: d.image_import(TINY, tiny_tree, "base"))
+
+
+@pytest.fixture
+def sandbox(daemon: Daemon) -> Iterator[Sandbox]:
+    """A sandbox of tiny:1 with 64 MiB, for one test."""
+    with Sandbox.create(TINY, memory_mb=64) as sb:
+        yield sb
+
+
+@pytest.fixture
+def run_async(daemon: Daemon) -> Callable[[Coroutine[Any, Any, Any]], Any]:
+    """Runs a coroutine to its end, bounded."""
+    return lambda work: asyncio.run(asyncio.wait_for(work, TEST_SECONDS))

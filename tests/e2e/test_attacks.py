@@ -1,0 +1,123 @@
+"""Attacks by root inside a sandbox: they fail or are bounded, and the neighbours notice nothing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from conftest import FULL, TINY
+
+from libdsec import Sandbox
+
+SIBLING_COMMANDS = 100 if FULL else 20
+RESULT_SECONDS = 5
+SLACK = 5
+
+
+@pytest.fixture
+def sibling(daemon) -> Iterator[Sandbox]:
+    with Sandbox.create(TINY, memory_mb=64) as sb:
+        yield sb
+
+
+FLOODS = {
+    "stop-all": "while :; do kill -STOP -1; done",
+    "kill-all": "while :; do kill -9 -1; done",
+    "kill-all-children": "for i in 1 2 3 4 5 6 7 8; do (while :; do kill -9 -1; done) & done; wait",
+    "fork-bomb": "b() { b | b & }; b; wait; sleep 60",
+    "stop-init": "while :; do kill -STOP 1; kill -9 1; kill -TERM 1; done",
+}
+
+
+@pytest.mark.threat_1
+@pytest.mark.threat_6
+@pytest.mark.parametrize("attack", FLOODS.values(), ids=FLOODS.keys())
+def test_a_flood_stays_inside_and_every_command_gets_its_result(sandbox, sibling, attack):
+    with ThreadPoolExecutor(8) as threads:
+        flood = threads.submit(sandbox.commands.run, attack, timeout=3)
+
+        def beside(i: int) -> int:
+            return sibling.commands.run(f"exit {i % 50}", timeout=60).exit_code
+
+        codes = list(threads.map(beside, range(SIBLING_COMMANDS)))
+        # In the attacked sandbox a command may be killed, stopped or refused, but has an answer in
+        # time.
+        started = time.monotonic()
+        victim = sandbox.commands.start("echo alive")
+        victim.wait(RESULT_SECONDS * SLACK)
+        answered = time.monotonic() - started
+        result = flood.result(60)
+    assert codes == [i % 50 for i in range(SIBLING_COMMANDS)]
+    assert answered < RESULT_SECONDS * SLACK
+    assert result.timed_out or result.exit_code != 0
+    after = sandbox.commands.run("echo after", timeout=30)
+    assert (after.stdout, after.exit_code) == ("after\n", 0)
+    assert sandbox.info().phase == "running"
+
+
+@pytest.mark.threat_1
+def test_a_command_that_floods_can_be_killed(sandbox: Sandbox):
+    command = sandbox.commands.start("b() { b | b & }; b; while :; do kill -STOP -1; done")
+    started = time.monotonic()
+    assert command.kill().exit_code == 137
+    assert time.monotonic() - started < RESULT_SECONDS * SLACK
+    assert sandbox.commands.run("echo after").stdout == "after\n"
+
+
+HARMLESS = {
+    "reboot": "reboot -f",
+    "reboot-syscall": "echo b > /proc/sysrq-trigger",
+    "unmount-proc": "umount /proc",
+    "unmount-root": "umount -l /",
+    "unmount-dev": "umount -l /dev",
+    "remount-sys": "mount -o remount,rw /sys",
+    "kill-init": "kill -9 1; test -d /proc/1 && false",
+    "core-memory": "head -c 1 /proc/kcore",
+    "page-flags": "head -c 8 /proc/kpageflags",
+    "make-device": "mknod /tmp/sda b 8 0 && head -c 1 /tmp/sda",
+    "host-sysctl": "echo 1 > /proc/sys/vm/drop_caches",
+    "host-core-pattern": "echo '|/bin/evil' > /proc/sys/kernel/core_pattern",
+    "init-memory": "dd if=/proc/1/mem bs=1 count=1",
+    "init-root": "ls /proc/1/root/",
+}
+
+
+@pytest.mark.threat_1
+@pytest.mark.threat_5
+@pytest.mark.parametrize("attack", HARMLESS.values(), ids=HARMLESS.keys())
+def test_root_inside_is_not_root_outside(sandbox: Sandbox, attack):
+    r = sandbox.commands.run(attack, timeout=20)
+    assert r.exit_code != 0, r.stdout
+    after = sandbox.commands.run("ls /proc/self/status /dev/null && echo whole", timeout=20)
+    assert after.stdout.endswith("whole\n")
+
+
+@pytest.mark.threat_1
+def test_an_inner_cgroup_mount_gives_no_way_out(sandbox: Sandbox):
+    """The mount may succeed, but neither shows other groups nor lets a process leave its own."""
+    script = """
+        mkdir /tmp/c && mount -t cgroup2 none /tmp/c || exit 0
+        find /tmp/c -maxdepth 1 -type d | wc -l
+        cat /proc/self/cgroup > /tmp/before
+        for f in $(find /tmp/c -name cgroup.procs) /tmp/c/../cgroup.procs; do echo $$ > $f; done
+        2>/dev/null cmp /tmp/before /proc/self/cgroup 2>/dev/null || diff /tmp/before
+        /proc/self/cgroup
+    """
+    command = sandbox.commands.start(script, timeout=20)
+    command.wait(30)
+    assert sandbox.commands.run("echo after").stdout == "after\n"
+
+
+@pytest.mark.threat_6
+def test_the_process_limit_holds_and_gives_all_back(daemon):
+    with Sandbox.create(TINY, memory_mb=128, pids=64) as sb:
+        r = sb.commands.run(
+            "i=0; while [ $i -lt 200 ]; do sleep 30 & i=$((i+1)); done; wait", timeout=10
+        )
+        assert r.exit_code != 0
+        assert "fork" in r.stderr
+        assert (
+            sb.commands.run("for i in 1 2 3; do sleep 0.01 & done; wait; echo ok").stdout == "ok\n"
+        )

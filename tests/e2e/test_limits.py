@@ -1,0 +1,82 @@
+"""Time limits of sandboxes, admission, and what happens to clients when the daemon goes."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from conftest import TINY
+
+from libdsec import CapacityError, InvalidArgumentError, NotFoundError, Sandbox, UnavailableError
+
+
+def ended(sandbox_id: str, seconds: float):
+    """Waits for its end by listing: asking for the one sandbox could count as using it."""
+    deadline = time.monotonic() + seconds
+    while True:
+        (info,) = [s for s in Sandbox.list() if s.id == sandbox_id]
+        if not info.alive:
+            return info
+        assert time.monotonic() < deadline, f"{sandbox_id} is still {info.phase}"
+        time.sleep(0.05)
+
+
+def test_an_idle_sandbox_ends_after_its_idle_time(daemon):
+    started = time.monotonic()
+    sb = Sandbox.create(TINY, idle_ttl=1)
+    info = ended(sb.id, 10)
+    assert (info.phase, info.cause) == ("stopped", "ttl")
+    assert time.monotonic() - started >= 1
+
+
+def test_requests_and_running_commands_keep_it_from_being_idle(daemon):
+    with Sandbox.create(TINY, idle_ttl=1) as sb:
+        for _ in range(4):
+            time.sleep(0.5)
+            assert sb.commands.run("true").exit_code == 0
+        assert sb.commands.run("sleep 2.5; echo still").stdout == "still\n"
+        assert sb.info().phase == "running"
+
+
+def test_an_absolute_limit_ends_it_in_the_midst_of_work(daemon):
+    sb = Sandbox.create(TINY, ttl=2)
+    sb.commands.start("sleep 60")
+    started = time.monotonic()
+    info = ended(sb.id, 12)
+    assert info.cause == "ttl"
+    assert time.monotonic() - started >= 1
+
+
+def test_more_than_the_machine_can_give_is_a_capacity_error_naming_the_resource(daemon):
+    started = time.monotonic()
+    with pytest.raises(CapacityError, match="memory") as caught:
+        Sandbox.create(TINY, memory_mb=100_000_000, timeout=1)
+    assert caught.value.retryable
+    assert time.monotonic() - started < 1 + 5
+    assert [s for s in Sandbox.list() if s.alive] == []
+
+
+@pytest.mark.parametrize("arguments", [{"memory_mb": 1}, {"pids": 1}, {"hostname": "Not_A_Name"}])
+def test_limits_under_which_nothing_starts_are_refused(daemon, arguments):
+    with pytest.raises(InvalidArgumentError):
+        Sandbox.create(TINY, **arguments)
+
+
+def test_a_sandbox_that_does_not_exist_is_not_found(daemon):
+    with pytest.raises(NotFoundError, match="e0-aaaaaaaaaaaaaaaa"):
+        Sandbox.connect("e0-aaaaaaaaaaaaaaaa")
+
+
+def test_a_daemon_that_stops_takes_its_sandboxes_along_and_says_so(daemon, monkeypatch):
+    """Last in this module: it restarts the daemon."""
+    from libdsec import _pool
+
+    sb = Sandbox.create(TINY)
+    command = sb.commands.start("sleep 60")
+    daemon.stop()
+    monkeypatch.setattr(_pool, "_RECONNECT_SECONDS", 0.5)
+    with pytest.raises(UnavailableError, match="not running"):
+        command.wait(5)
+    daemon.start()
+    with Sandbox.create(TINY) as other:
+        assert other.commands.run("echo again").stdout == "again\n"
