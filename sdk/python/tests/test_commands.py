@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from fake_server import FakeServer, pattern, until
+from fake_server import FakeServer, fill_command, pattern, until
 from libdsec import (
     AsyncSandbox,
     CommandFailed,
@@ -173,6 +173,19 @@ def test_a_server_that_forgets_a_commands_limit_does_not_hang_the_client(server,
     with pytest.raises(DeadlineExceededError, match="still runs"):
         in_sandbox(lambda s: s.commands.run("hang", timeout=0.3))
     assert time.monotonic() - started < 10
+
+
+def test_a_server_that_does_not_wait_is_not_flooded(server: FakeServer, monkeypatch):
+    async def at_once(self, reply, body, request):
+        fill_command(reply.body.init("command"), self.commands[body.sandboxId, body.commandId])
+
+    monkeypatch.setattr(FakeServer, "_do_getCommand", at_once)
+
+    async def work(s):
+        return await (await s.commands.start("hang", timeout=1)).wait()
+
+    assert in_sandbox(work).timed_out
+    assert server.requests.count("getCommand") <= 6
 
 
 def test_cancelling_a_run_kills_its_command(server: FakeServer):

@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from fake_server import KEY, FakeServer, pattern, until
+from fake_server import KEY, FakeServer, fill_error, pattern, until
 from libdsec import (
     AsyncSandbox,
     ConflictError,
@@ -240,6 +240,36 @@ def test_a_request_that_kills_every_connection_is_given_up(server: FakeServer):
     with pytest.raises(UnavailableError, match="broke the connection"):
         asyncio.run(main())
     assert server.requests.count("ping") == _pool._MAX_SENDS
+
+
+def test_a_part_of_the_server_that_restarts_is_asked_again(server: FakeServer):
+    async def main():
+        async with DSecClient() as client:
+            server.next_error["ping"] = ("unavailable", "restarting", "", True)
+            await client.ping()
+
+    asyncio.run(main())
+    assert server.requests.count("ping") == 2
+
+
+def test_a_part_of_the_server_that_does_not_come_back_is_unavailable(server: FakeServer):
+    async def refuse(reply, body, request):
+        fill_error(reply, "unavailable", "restarting", "", True)
+
+    server._do_ping = refuse
+
+    async def main():
+        async with DSecClient() as client:
+            with pytest.raises(UnavailableError, match="restarting"):
+                await client.ping()
+            count = server.requests.count("ping")
+            started = time.monotonic()
+            with pytest.raises(UnavailableError, match="restarting"):
+                await client._request(_codec.void("ping"), "pong", timeout=0.2)
+            assert time.monotonic() - started < 3
+            return count
+
+    assert asyncio.run(main()) == _pool._MAX_SENDS
 
 
 def test_a_deadline_bounds_the_wait_for_a_reconnect(server: FakeServer):

@@ -101,12 +101,19 @@ class AsyncCommand:
         loop = asyncio.get_running_loop()
         deadline = None if timeout is None else loop.time() + timeout
         while not self._state.ended:
-            remaining = _SLICE_SECONDS if deadline is None else deadline - loop.time()
+            asked = loop.time()
+            remaining = _SLICE_SECONDS if deadline is None else deadline - asked
             self._state = await self._get(min(_SLICE_SECONDS, max(0.0, remaining)))
-            if self.running and deadline is not None and loop.time() >= deadline:
+            if self._state.ended:
+                break
+            if deadline is not None and loop.time() >= deadline:
                 raise DeadlineExceededError(
                     f"command {self.id} still runs after {timeout:g} s", object=self.id
                 )
+            if (
+                loop.time() - asked < _LONGEST_PAUSE
+            ):  # a server that does not wait is not to be flooded
+                await asyncio.sleep(_LONGEST_PAUSE)
         return await self._collect()
 
     async def kill(self) -> CommandResult:

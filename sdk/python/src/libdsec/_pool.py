@@ -2,7 +2,8 @@
 
 Lives on one event loop. Every request of the protocol may be sent twice (commands and creations
 carry an id or key of the client's choice, the others are idempotent), so a lost connection is
-invisible unless it cannot be mended in time.
+invisible unless it cannot be mended in time. So is a part of the server that is restarting
+(`unavailable`).
 
 A server reads no further request of a connection with 256 in flight, and a command that runs for an
 hour is in flight for an hour. So long waits may fill only part of a connection, and when that is
@@ -80,7 +81,8 @@ class Pool:
         if asyncio.get_running_loop() is not self._loop:
             raise RuntimeError("this client was opened on another event loop")
         deadline = self._loop.time() + timeout
-        for _ in range(_MAX_SENDS):
+        pause = _FIRST_PAUSE
+        for attempt in range(_MAX_SENDS):
             connection = self._free_connection(long) or await self._acquire(long, deadline)
             remaining = max(0.001, deadline - self._loop.time())
             try:
@@ -91,6 +93,11 @@ class Pool:
             if member == expected:
                 return value
             if member == "error":
+                again = isinstance(value, UnavailableError) and attempt + 1 < _MAX_SENDS
+                if again and self._loop.time() + pause < deadline:
+                    await asyncio.sleep(random.uniform(pause / 2, pause))
+                    pause = 2 * pause
+                    continue
                 raise value
             raise ProtocolError(f"the server answered with {member} instead of {expected}")
         raise UnavailableError(
