@@ -1,11 +1,13 @@
-// The channel between dsecd and aether: SOCK_SEQPACKET datagrams, little-endian PODs, one header each.
-// Freestanding: shared by dsecd, launcher and aether, includes no libc header beyond <stdint.h>/<stddef.h>.
+// The channel between dsecd and aether: SOCK_SEQPACKET datagrams, little-endian PODs, one header
+// each. Freestanding: shared by dsecd, launcher and aether, includes no libc header beyond
+// <stdint.h>/<stddef.h>.
 //
-// First datagram on a fresh channel: `boot`, sent by the launcher to aether. Then dsecd and aether speak.
-// Numbering: every side numbers what it sends from 1 (`seq`) and says in each datagram the highest number it
-// has received (`ack`). What is not acknowledged is kept by aether (results of commands) and sent again after
-// `hello`: a new dsecd says hello{last seq it has}, aether answers hello and repeats everything after it.
-// A command id that aether knows is never started twice: exec of a known id is answered with its state.
+// First datagram on a fresh channel: `boot`, sent by the launcher to aether. Then dsecd and aether
+// speak. Numbering: every side numbers what it sends from 1 (`seq`) and says in each datagram the
+// highest number it has received (`ack`). What is not acknowledged is kept by aether (results of
+// commands) and sent again after `hello`: a new dsecd says hello{last seq it has}, aether answers
+// hello and repeats everything after it. A command id that aether knows is never started twice:
+// exec of a known id is answered with its state.
 #pragma once
 
 #include <stddef.h>
@@ -14,81 +16,86 @@
 namespace dsec::guest {
 
 inline constexpr uint32_t channel_version = 1;
-inline constexpr uint32_t max_datagram = 65536;      // bytes, header included
-inline constexpr uint32_t max_command_id = 64;       // bytes, without terminator
+inline constexpr uint32_t max_datagram = 65536;  // bytes, header included
+inline constexpr uint32_t max_command_id = 64;   // bytes, without terminator
 
 /// Fixed descriptor numbers aether is exec'ed with; all others are closed.
 enum aether_fd : int {
-  fd_channel = 3,     // its end of the channel
-  fd_userns = 4,      // the inner user namespace, owned by aether's uid
-  fd_cgroup = 5,      // v2 directory of the slot; aether may mkdir in its child `cmd` and write what it makes
-  fd_oom = 6,         // memory.oom_control (v1) or memory.events (v2) of `cmd`, O_RDONLY; oom_kill lines count kills
-  fd_tasks = 7,       // 7 .. 7 + boot.tasks_count - 1: v1 `tasks` of the `cmd` groups, O_WRONLY; commands write "0"
+  fd_channel = 3,  // its end of the channel
+  fd_userns = 4,   // the inner user namespace, owned by aether's uid
+  fd_cgroup =
+      5,  // v2 directory of the slot; aether may mkdir in its child `cmd` and write what it makes
+  fd_oom = 6,    // memory.oom_control (v1) or memory.events (v2) of `cmd`, O_RDONLY; oom_kill lines
+                 // count kills
+  fd_tasks = 7,  // 7 .. 7 + boot.tasks_count - 1: v1 `tasks` of the `cmd` groups, O_WRONLY;
+                 // commands write "0"
 };
 inline constexpr uint32_t max_tasks_fds = 8;
 
 enum class msg : uint16_t {
   // to aether
-  boot = 1,        // boot_body
-  hello = 2,       // hello_body; also aether -> dsecd
-  exec = 3,        // exec_body, then strings; fds: stdin, stdout spool, stderr spool[, payload memfd]
-  kill = 4,        // kill_body: whole group of one command, SIGKILL
-  kill_all = 5,    // no body: every command group
-  query = 6,       // kill_body (id only): answered with started/exited/unknown
-  ping = 7,        // answered with pong
-  forget = 8,      // kill_body (id only): result may be dropped (dsecd stored it)
+  boot = 1,      // boot_body
+  hello = 2,     // hello_body; also aether -> dsecd
+  exec = 3,      // exec_body, then strings; fds: stdin, stdout spool, stderr spool[, payload memfd]
+  kill = 4,      // kill_body: whole group of one command, SIGKILL
+  kill_all = 5,  // no body: every command group
+  query = 6,     // kill_body (id only): answered with started/exited/unknown
+  ping = 7,      // answered with pong
+  forget = 8,    // kill_body (id only): result may be dropped (dsecd stored it)
   // from aether
   pong = 32,
-  started = 33,    // started_body
-  failed = 34,     // failed_body: never started
-  exited = 35,     // exited_body
-  unknown = 36,    // kill_body: no such command
-  degraded = 37,   // no body: the spawner had to be replaced; informational
+  started = 33,   // started_body
+  failed = 34,    // failed_body: never started
+  exited = 35,    // exited_body
+  unknown = 36,   // kill_body: no such command
+  degraded = 37,  // no body: the spawner had to be replaced; informational
 };
 
 struct header {
-  uint16_t type;       // msg
-  uint16_t reserved;   // 0
-  uint32_t length;     // of the whole datagram, header included
-  uint32_t seq;        // of this datagram; 0 for pong, ping and boot (not repeated)
-  uint32_t ack;        // highest seq received from the other side
+  uint16_t type;      // msg
+  uint16_t reserved;  // 0
+  uint32_t length;    // of the whole datagram, header included
+  uint32_t seq;       // of this datagram; 0 for pong, ping and boot (not repeated)
+  uint32_t ack;       // highest seq received from the other side
 };
 
 struct boot_body {
-  uint32_t version;        // channel_version
-  uint32_t tasks_count;    // number of v1 tasks descriptors from fd_tasks on
-  uint32_t oom_v2;         // 1: fd_oom is memory.events, 0: memory.oom_control; 2: neither exists
-  uint32_t nofile;         // RLIMIT_NOFILE of commands (soft = hard)
-  int32_t oom_score_adj;   // of commands; set by the spawner on itself before its filter loads
+  uint32_t version;       // channel_version
+  uint32_t tasks_count;   // number of v1 tasks descriptors from fd_tasks on
+  uint32_t oom_v2;        // 1: fd_oom is memory.events, 0: memory.oom_control; 2: neither exists
+  uint32_t nofile;        // RLIMIT_NOFILE of commands (soft = hard)
+  int32_t oom_score_adj;  // of commands; set by the spawner on itself before its filter loads
 };
 
 struct hello_body {
   uint32_t version;
-  uint32_t last_seq;       // highest seq this side has received before (0 = none)
-  uint32_t commands;       // aether -> dsecd: commands running
+  uint32_t last_seq;  // highest seq this side has received before (0 = none)
+  uint32_t commands;  // aether -> dsecd: commands running
 };
 
-/// What a command is: a program, or one of the spawner's own file helpers run with the user's credentials.
+/// What a command is: a program, or one of the spawner's own file helpers run with the user's
+/// credentials.
 enum class exec_kind : uint32_t {
-  program = 0,     // argv
-  shell = 1,       // argv[0] is the script: /bin/bash -c, else /bin/sh -c, else failed{no_shell}
-  read_file = 2,   // argv[0] = path; the range [offset, offset+length) goes to stdout as it is, and the file's
-                   // size as 8 bytes to stderr
-  write_file = 3,  // argv[0] = path; stdin is written at offset (0: O_TRUNC), parents are made, new file gets `mode`;
-                   // the file's size afterwards as 8 bytes to stderr
+  program = 0,    // argv
+  shell = 1,      // argv[0] is the script: /bin/bash -c, else /bin/sh -c, else failed{no_shell}
+  read_file = 2,  // argv[0] = path; the range [offset, offset+length) goes to stdout as it is, and
+                  // the file's size as 8 bytes to stderr
+  write_file = 3,  // argv[0] = path; stdin is written at offset (0: O_TRUNC), parents are made, new
+                   // file gets `mode`; the file's size afterwards as 8 bytes to stderr
 };
 
 struct exec_body {
-  char id[max_command_id];     // zero-padded
-  uint32_t kind;               // exec_kind
-  uint32_t flags;              // 0
-  uint64_t timeout_ms;         // 0 = none
-  uint64_t spool_cap;          // bytes kept per stream; even, >= 4096
-  uint64_t offset, length;     // file helpers
-  uint32_t mode;               // write_file
-  uint32_t argc, envc;         // strings, each NUL-terminated: argv…, envp…, cwd, user
-  uint32_t strings_length;     // bytes of all strings; they follow here, or in the payload memfd when payload_fd
-  uint32_t payload_fd;         // 1: a 4th descriptor holds the strings (they did not fit)
+  char id[max_command_id];  // zero-padded
+  uint32_t kind;            // exec_kind
+  uint32_t flags;           // 0
+  uint64_t timeout_ms;      // 0 = none
+  uint64_t spool_cap;       // bytes kept per stream; even, >= 4096
+  uint64_t offset, length;  // file helpers
+  uint32_t mode;            // write_file
+  uint32_t argc, envc;      // strings, each NUL-terminated: argv…, envp…, cwd, user
+  uint32_t strings_length;  // bytes of all strings; they follow here, or in the payload memfd when
+                            // payload_fd
+  uint32_t payload_fd;      // 1: a 4th descriptor holds the strings (they did not fit)
   uint32_t reserved;
 };
 
@@ -99,38 +106,38 @@ struct kill_body {
 struct started_body {
   char id[max_command_id];
   uint64_t start_realtime_ns;
-  int32_t pid;                 // inside
+  int32_t pid;  // inside
 };
 
 enum class failure : uint32_t {
-  exec = 1,        // execve or the open of a file helper: sys_errno
+  exec = 1,  // execve or the open of a file helper: sys_errno
   no_shell = 2,
-  bad_user = 3,    // not in /etc/passwd or /etc/group, or not mapped
-  bad_cwd = 4,     // sys_errno
-  resources = 5,   // clone failed (EAGAIN: pids limit), no slab, too many commands: sys_errno
-  bad_request = 6, // malformed exec
-  spawner = 7,     // the spawner died before the program started; not retried
+  bad_user = 3,     // not in /etc/passwd or /etc/group, or not mapped
+  bad_cwd = 4,      // sys_errno
+  resources = 5,    // clone failed (EAGAIN: pids limit), no slab, too many commands: sys_errno
+  bad_request = 6,  // malformed exec
+  spawner = 7,      // the spawner died before the program started; not retried
 };
 
 struct failed_body {
   char id[max_command_id];
-  uint32_t failure;            // enum failure
+  uint32_t failure;  // enum failure
   int32_t sys_errno;
 };
 
 enum exited_flags : uint32_t {
   exited_timed_out = 1,
-  exited_killed = 2,           // by msg::kill or kill_all
-  exited_oom = 4,              // died of SIGKILL and the group's oom_kill counter went up
+  exited_killed = 2,  // by msg::kill or kill_all
+  exited_oom = 4,     // died of SIGKILL and the group's oom_kill counter went up
 };
 
 struct exited_body {
   char id[max_command_id];
-  int32_t status;              // as of wait(2)
+  int32_t status;  // as of wait(2)
   uint32_t flags;
   uint64_t duration_us;
   uint64_t start_realtime_ns;
-  uint64_t total[2];           // bytes written to stdout, stderr; more than the cap = truncated (spool.hpp)
+  uint64_t total[2];  // bytes written to stdout, stderr; more than the cap = truncated (spool.hpp)
 };
 
 }  // namespace dsec::guest

@@ -443,6 +443,13 @@ bool aether_sandbox::wait_started(const std::string& id, milliseconds limit) {
   return k.started;
 }
 
+bool aether_sandbox::wait_output(const std::string& id, milliseconds limit) {
+  struct stat about = {};
+  const int spool = commands_.at(id).spools[0];
+  return wait_until(clock::now() + limit,
+                    [&] { return ::fstat(spool, &about) == 0 && about.st_size > 0; });
+}
+
 bool aether_sandbox::pump(milliseconds limit) {
   pollfd p = {channel_, POLLIN, 0};
   if (::poll(&p, 1, static_cast<int>(limit.count())) <= 0) return true;

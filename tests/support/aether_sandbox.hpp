@@ -83,6 +83,9 @@ class aether_sandbox {
   /// Waits for `started`; false when it failed or ended without.
   bool wait_started(const std::string& id, milliseconds limit = milliseconds(5000));
 
+  /// Waits until a running command has written something to stdout.
+  bool wait_output(const std::string& id, milliseconds limit = milliseconds(5000));
+
   void send_id(guest::msg type, const std::string& id);
   void send_plain(guest::msg type);
   /// Reads what has come; waits up to `limit` for the first datagram. False at the end of the

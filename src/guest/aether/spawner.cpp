@@ -218,6 +218,7 @@ void start(const int* fds) {
 }  // namespace
 
 void run_spawner(int link, const boot_body& boot) {
+  sys::call(__NR_prctl, PR_SET_NAME, "spawner");
   memory.tasks_count = boot.tasks_count;
   set_oom_score(boot.oom_score_adj);
   const int ns = arrange_descriptors(link, boot.tasks_count);

@@ -55,6 +55,7 @@ boot_body read_boot() {
 
 [[noreturn]] void run() {
   sys::call(__NR_prctl, PR_SET_DUMPABLE, 0);
+  sys::call(__NR_prctl, PR_SET_NAME, "aether");
   sys::call(__NR_umask, 022);
   fill_stdio();
   sys::call(__NR_close_range, 3, ~0U, CLOSE_RANGE_CLOEXEC);

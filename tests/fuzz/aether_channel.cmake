@@ -1,0 +1,1 @@
+dsec_fuzz(aether_channel DEPENDS dsec_options)

@@ -1,0 +1,1 @@
+dsec_fuzz(aether_users DEPENDS dsec_options)
