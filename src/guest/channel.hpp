@@ -8,6 +8,16 @@
 // commands) and sent again after `hello`: a new dsecd says hello{last seq it has}, aether answers
 // hello and repeats everything after it. A command id that aether knows is never started twice:
 // exec of a known id is answered with its state.
+// An id is known until `forget`, or until aether needs its place and its end has been acknowledged
+// (1,024 ended ones are kept). aether's hello and pong are not numbered (seq 0). Its first hello
+// says that the spawner is ready; each hello it gets is answered by one. A message that finds no
+// room, because 2,048 are unacknowledged, is tried once with seq 0.
+// A command ends when its main process does: whatever it leaves in its group is killed before
+// `exited` is sent.
+// aether expects its own group id as supplementary group, and a cgroup.procs of the slot that this
+// group may write. It leaves empty groups cmd/<n> behind. Where cgroup.kill was once written
+// nothing can be cloned into any more on Linux 6.14 and later (cgroup_css_set_fork compares the
+// wrong kill count): such groups must be made anew.
 #pragma once
 
 #include <stddef.h>
@@ -75,6 +85,8 @@ struct hello_body {
 
 /// What a command is: a program, or one of the spawner's own file helpers run with the user's
 /// credentials.
+/// Helpers: regular files only, no magic links. Until the file is open errors are failed{exec}; an
+/// I/O error after `started` is exit code 1 with -errno in place of the size.
 enum class exec_kind : uint32_t {
   program = 0,    // argv
   shell = 1,      // argv[0] is the script: /bin/bash -c, else /bin/sh -c, else failed{no_shell}
@@ -92,7 +104,9 @@ struct exec_body {
   uint64_t spool_cap;       // bytes kept per stream; even, >= 4096
   uint64_t offset, length;  // file helpers
   uint32_t mode;            // write_file
-  uint32_t argc, envc;      // strings, each NUL-terminated: argv…, envp…, cwd, user
+  uint32_t argc, envc;  // strings, each NUL-terminated: argv…, envp…, cwd ("" = "/"), user ("" =
+                        // root; NAME or UID, with :NAME or :GID). HOME is added from /etc/passwd
+                        // when envp has none
   uint32_t strings_length;  // bytes of all strings; they follow here, or in the payload memfd when
                             // payload_fd
   uint32_t payload_fd;      // 1: a 4th descriptor holds the strings (they did not fit)
