@@ -12,7 +12,8 @@ namespace {
 using base::errc;
 using base::fail;
 
-// Little-endian 32-bit words of the segment table, see "Serialization over a stream" in the encoding spec.
+// Little-endian 32-bit words of the segment table, see "Serialization over a stream" in the
+// encoding spec.
 std::uint32_t table_word(std::span<const std::byte> bytes, std::size_t index) {
   std::uint32_t value = 0;
   std::memcpy(&value, bytes.data() + index * sizeof value, sizeof value);
@@ -24,7 +25,8 @@ base::result<void> check_segment_table(std::span<const std::byte> bytes) {
   const std::size_t segments = std::size_t{table_word(bytes, 0)} + 1;
   if (segments > max_segments) return fail(errc::protocol, "message has too many segments");
   const std::size_t table_bytes = (segments / 2 + 1) * 8;
-  if (bytes.size() < table_bytes) return fail(errc::protocol, "message is shorter than its segment table");
+  if (bytes.size() < table_bytes)
+    return fail(errc::protocol, "message is shorter than its segment table");
   std::size_t words = 0;
   for (std::size_t i = 0; i < segments; ++i) words += table_word(bytes, i + 1);
   if (table_bytes + words * 8 != bytes.size()) {
@@ -37,7 +39,8 @@ base::result<void> check_segment_table(std::span<const std::byte> bytes) {
 
 base::result<frame> frame::from_bytes(std::span<const std::byte> bytes) {
   if (bytes.size() > max_message_bytes) {
-    return fail(errc::too_large, "message of " + std::to_string(bytes.size()) + " bytes is over the limit of " +
+    return fail(errc::too_large, "message of " + std::to_string(bytes.size()) +
+                                     " bytes is over the limit of " +
                                      std::to_string(max_message_bytes) + "; split it");
   }
   if (bytes.size() % 8 != 0) return fail(errc::protocol, "message size is not a multiple of 8");

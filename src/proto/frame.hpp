@@ -1,6 +1,7 @@
 // One Cap'n Proto message as a shared, immutable array of words: cheap to copy, safe on any thread.
-// Knows nothing of actors. from_bytes() checks sizes and the segment table before it allocates; reading a
-// frame happens through view(), which sets the reader limits and turns kj exceptions into error values.
+// Knows nothing of actors. from_bytes() checks sizes and the segment table before it allocates;
+// reading a frame happens through view(), which sets the reader limits and turns kj exceptions into
+// error values.
 #pragma once
 
 #include <capnp/message.h>
@@ -43,13 +44,15 @@ capnp::ReaderOptions reader_options();
 /// Runs `body` and turns a kj::Exception (malformed pointers, limits) into errc::protocol.
 base::result<void> guarded(const std::function<void()>& body);
 
-/// A frame whose root is Root, and the reader over it. Not thread-safe (traversal counting); make one per use.
+/// A frame whose root is Root, and the reader over it. Not thread-safe (traversal counting); make
+/// one per use.
 template <class Root>
 class view {
  public:
   explicit view(frame f) : frame_(std::move(f)), reader_(frame_.words(), reader_options()) {}
 
-  /// Calls fn(Root::Reader) and returns what it returns as result<>. fn may return result<T>, T or void.
+  /// Calls fn(Root::Reader) and returns what it returns as result<>. fn may return result<T>, T or
+  /// void.
   template <class F>
   auto read(F&& fn) {
     using returned = std::invoke_result_t<F, typename Root::Reader>;

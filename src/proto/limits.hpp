@@ -1,4 +1,5 @@
-// Limits of the client protocol, beside the schema they bound. Everything larger is refused with a typed error.
+// Limits of the client protocol, beside the schema they bound. Everything larger is refused with a
+// typed error.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +15,8 @@ inline constexpr std::size_t max_message_bytes = 16U << 20U;
 inline constexpr std::size_t max_data_bytes = 8U << 20U;
 /// Segments in one Cap'n Proto message.
 inline constexpr std::size_t max_segments = 64;
-/// Words a reader may traverse per message: 8 x the largest message, so that shared sub-objects cannot amplify.
+/// Words a reader may traverse per message: 8 x the largest message, so that shared sub-objects
+/// cannot amplify.
 inline constexpr std::size_t traversal_limit_words = 8 * max_message_bytes / 8;
 /// Nesting of a message.
 inline constexpr int nesting_limit = 16;

@@ -1,0 +1,3 @@
+dsec_fuzz(client_frame DEPENDS dsec_proto)
+add_executable(make_client_frame_corpus make_client_frame_corpus.cpp)
+target_link_libraries(make_client_frame_corpus PRIVATE dsec_proto)

@@ -1,0 +1,1 @@
+dsec_fuzz(request_policy DEPENDS dsec_net)
