@@ -37,11 +37,12 @@ void add_lines(std::vector<std::string>& lines, const std::vector<apt_target>& t
     done.push_back(first.uri);
     std::string line =
         std::string("deb ") + (first.trusted ? "[trusted=yes] " : "") + first.uri + " " + written;
+    std::vector<std::string> components;
     for (const auto& t : targets) {
-      if (serves(t, wanted) && t.uri == first.uri &&
-          line.find(" " + t.component) == std::string::npos) {
-        line += " " + t.component;
-      }
+      if (!serves(t, wanted) || t.uri != first.uri) continue;
+      if (std::ranges::count(components, t.component) > 0) continue;
+      components.push_back(t.component);
+      line += " " + t.component;
     }
     lines.push_back(std::move(line));
   }

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <climits>
 #include <string>
 
 #include "base/subprocess.hpp"
@@ -46,6 +47,24 @@ std::vector<std::string> command(const std::filesystem::path& tree, const tree_s
   return argv;
 }
 
+base::error explain(const base::subprocess_result& done, const std::filesystem::path& tree,
+                    const tree_summary& scan) {
+  const auto says = [&](const char* text) { return done.errors.find(text) != std::string::npos; };
+  const auto message = "mkfs.erofs failed on " + tree.string() + " with status " +
+                       std::to_string(done.status) + ": " + done.errors;
+  if (says("[Error 28]")) return {errc::io, message, ENOSPC};
+  // mkfs.erofs 1.5 has room for one byte less than a name may have, and then says only "no such
+  // file".
+  const auto name = std::filesystem::path(scan.longest_name).filename().native();
+  if (says("[Error 2]") && name.size() == NAME_MAX) {
+    return {errc::invalid_argument,
+            (tree / scan.longest_name).string() + ": mkfs.erofs cannot store a name of " +
+                std::to_string(NAME_MAX) + " bytes; shorten it and import again",
+            0};
+  }
+  return {errc::internal, message, 0};
+}
+
 }  // namespace
 
 result<void> make_erofs(const std::filesystem::path& tree, const tree_summary& scan,
@@ -68,12 +87,7 @@ result<void> make_erofs(const std::filesystem::path& tree, const tree_summary& s
   if (!done) return fail(std::move(done).error());
   if (done->status == 0) return {};
   ::unlink(target.c_str());
-  const bool full = done->errors.find("No space left") != std::string::npos ||
-                    done->errors.find("[Error 28]") != std::string::npos;
-  return fail({full ? errc::io : errc::internal,
-               "mkfs.erofs failed on " + tree.string() + " with status " +
-                   std::to_string(done->status) + ": " + done->errors,
-               full ? ENOSPC : 0});
+  return fail(explain(*done, tree, scan));
 }
 
 }  // namespace dsec::fs

@@ -226,7 +226,6 @@ result<image> image_store::add(layer_kind kind, std::string_view reference,
   DSEC_TRY(const auto lock, lock_file(paths_.images() / "locks" / "store", store_lock_seconds));
   const auto old = load(name);
   DSEC_CHECK(take_blob(erofs, added.digest));
-  DSEC_CHECK(base::failpoint::check("image_add.blob_taken"));
   if (auto written = write_manifest(name, manifest); !written) {
     if (const auto dropped = drop_blob_if_unused(added.digest); !dropped) {
       base::log::warn("blob kept", {{"digest", added.digest}, {"why", dropped.error().message}});

@@ -9,6 +9,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstdint>
+#include <utility>
 
 #include "base/failpoint.hpp"
 #include "fs/bounded_json.hpp"
@@ -101,6 +103,18 @@ result<void> convert(const std::filesystem::path& tree, const std::filesystem::p
   return {};
 }
 
+/// The image that is there, when importing again would give the same one. Sources that are not
+/// pinned have to have been built since `waiting_since`: by the import that this one waited for.
+std::optional<image> reusable(const image_store& store, const image_name& name,
+                              const image_source& source, const std::string& fingerprint,
+                              std::uint64_t waiting_since) {
+  auto present = store.find(name.kind, name.reference());
+  if (!present || present->fingerprint != fingerprint) return std::nullopt;
+  const bool just_built = present->created_unix_ms >= waiting_since;
+  if (!just_built && !(source.pinned() && store.verify(present->digest))) return std::nullopt;
+  return *std::move(present);
+}
+
 }  // namespace
 
 result<image> import_image(const base::paths& paths, layer_kind kind, std::string_view reference,
@@ -129,14 +143,9 @@ result<image> import_image(const base::paths& paths, layer_kind kind, std::strin
   DSEC_TRY(const auto of_source, source->fingerprint());
   const auto fingerprint = sha256_of(of_source + "\n" + std::to_string(conversion_version) + "\n" +
                                      (given ? to_json(*given) : std::string()));
-  if (const auto present = store.find(kind, reference);
-      present && present->fingerprint == fingerprint) {
-    const bool built_meanwhile = waited && present->created_unix_ms >= started;
-    if (source->pinned() || built_meanwhile) {
-      tell("done",
-           name.describe() + (built_meanwhile ? " was made by another import" : " is up to date"));
-      return *present;
-    }
+  if (auto present = reusable(store, name, *source, fingerprint, waited ? started : UINT64_MAX)) {
+    tell("done", name.describe() + " is up to date");
+    return *std::move(present);
   }
 
   DSEC_TRY(const auto stage, staging::make(paths));

@@ -28,6 +28,10 @@ using base::unique_fd;
 
 constexpr std::uint64_t inode_bytes = 64;  // an extended EROFS inode
 
+std::string_view own_name(std::string_view path) {
+  return path.substr(path.rfind('/') + 1);
+}
+
 struct close_directory {
   void operator()(DIR* d) const { ::closedir(d); }
 };
@@ -124,7 +128,9 @@ class scanner {
       return fail(errc::invalid_argument,
                   full(path) + " is another file system; unmount it or import a copy of the tree");
     }
-    summary_.image_bytes += inode_bytes + path.size() - std::min(path.size(), path.rfind('/') + 1);
+    const auto name_bytes = own_name(path).size();
+    if (name_bytes > own_name(summary_.longest_name).size()) summary_.longest_name = path;
+    summary_.image_bytes += inode_bytes + name_bytes;
     if (S_ISREG(st.st_mode) && (st.st_nlink == 1 || linked_.emplace(st.st_dev, st.st_ino).second)) {
       summary_.image_bytes += static_cast<std::uint64_t>(st.st_size);
     }

@@ -25,7 +25,8 @@ struct tree_summary {
   std::uint64_t image_bytes = 0;      // of contents, names and inodes: a lower bound of the image
   std::vector<std::string> excluded;  // device nodes and sockets, relative paths
   std::uint64_t devices = 0, sockets = 0;
-  std::string fingerprint;  // of names, modes, owners, sizes, inode numbers, mtimes and ctimes
+  std::string longest_name;  // the path of the entry whose own name is longest
+  std::string fingerprint;   // of names, modes, owners, sizes, inode numbers, mtimes and ctimes
 };
 
 base::result<tree_summary> scan_tree(const std::filesystem::path& root);

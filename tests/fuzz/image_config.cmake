@@ -1,0 +1,1 @@
+dsec_fuzz(image_config DEPENDS dsec_fs)
