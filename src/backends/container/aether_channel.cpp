@@ -63,7 +63,7 @@ result<void> aether_channel::handshake(sys::deadline until) {
 
 result<void> aether_channel::send(frame_bytes datagram, std::vector<sys::unique_fd> fds) {
   const std::scoped_lock lock(mutex_);
-  if (closed_) return base::fail(errc::unavailable, "the channel to the sandbox is closed");
+  if (closed_) return base::fail(errc::sandbox_failed, "the sandbox died: its channel is closed");
   if (queue_.size() >= max_queued_datagrams || queued_bytes_ + datagram.size() > max_queued_bytes)
     return base::fail(errc::capacity,
                       "the sandbox does not take more commands now: its channel is full");

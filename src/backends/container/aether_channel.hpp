@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "backends/container/aether_frames.hpp"
@@ -35,12 +36,15 @@ class aether_channel {
   /// (its version).
   base::result<void> handshake(sys::deadline until);
 
-  /// errc::unavailable once closed; errc::capacity when aether has not read for so long that the
+  /// errc::sandbox_failed once closed; errc::capacity when aether has not read for so long that the
   /// queue is full.
   base::result<void> send(frame_bytes datagram, std::vector<sys::unique_fd> fds = {});
 
   /// No callback runs after it returns.
   void close();
+
+  /// Stays this object's.
+  [[nodiscard]] int socket() const { return socket_.get(); }
 
  private:
   struct pending {

@@ -158,7 +158,7 @@ result<void> cgroup_tree::fill_unified(slot_groups& groups, std::uint32_t aether
     DSEC_TRY(groups.fds.oom, sys::open_at(cmd.fd(), "memory.events", O_RDONLY));
     groups.fds.oom_version = 1;
   }
-  groups.fds.init.reset(init.release());
+  groups.fds.init = std::move(init).take_fd();
   return {};
 }
 

@@ -1,8 +1,7 @@
 #include "backends/container/launcher_client.hpp"
 
-#include <signal.h>
-
 #include <array>
+#include <cstring>
 #include <utility>
 
 #include "base/log.hpp"
@@ -77,21 +76,22 @@ launcher_client::~launcher_client() {
 result<void> launcher_client::greet() {
   guest::launch_hello hello{};
   hello.version = guest::launch_version;
-  DSEC_TRY(const auto replies, ask(launch::hello, hello, {}, "greet the launcher"));
-  DSEC_TRY(const auto answer, read_as<guest::launch_hello>(replies.back().data));
+  DSEC_TRY(auto got, ask(launch::hello, hello, {}, "greet dsecd"));
+  DSEC_TRY(const auto answer, read_as<guest::launch_hello>(got.data));
   if (answer.version != guest::launch_version)
     return fail(errc::unsupported, "the launcher speaks version " + std::to_string(answer.version));
-  pid_ = answer.pid;
-  sandboxes_ = answer.sandboxes;
-  DSEC_TRY(pidfd_, sys::open_pidfd(pid_));
+  if (got.fds.size() != 1)
+    return fail(errc::protocol, "the launcher did not show its mount namespace");
+  layers_ns_ = std::move(got.fds[0]);
+  DSEC_TRY(pidfd_, sys::open_pidfd(answer.pid));
   return {};
 }
 
 template <class Request>
 result<void> launcher_client::order(launch type, Request& request, std::span<const int> fds,
                                     const char* what) {
-  DSEC_TRY(const auto replies, ask(type, request, fds, what));
-  return outcome(replies.back(), what);
+  DSEC_TRY(const auto got, ask(type, request, fds, what));
+  return outcome(got, what);
 }
 
 result<void> launcher_client::outcome(const reply& r, const char* what) {
@@ -134,12 +134,11 @@ result<void> launcher_client::drop_slot(std::uint32_t slot) {
 result<launcher_client::created> launcher_client::create(guest::launch_create request,
                                                          std::span<const int> fds) {
   constexpr auto what = "create the sandbox";
-  DSEC_TRY(auto replies, ask(launch::create, request, fds, what));
-  auto& last = replies.back();
-  DSEC_CHECK(outcome(last, what));
-  if (last.fds.size() != 2)
+  DSEC_TRY(auto got, ask(launch::create, request, fds, what));
+  DSEC_CHECK(outcome(got, what));
+  if (got.fds.size() != 2)
     return fail(errc::protocol, "the launcher sent no channel for the new sandbox");
-  return created{std::move(last.fds[0]), std::move(last.fds[1])};
+  return created{std::move(got.fds[0]), std::move(got.fds[1])};
 }
 
 result<void> launcher_client::release(const std::string& sandbox) {
@@ -148,15 +147,8 @@ result<void> launcher_client::release(const std::string& sandbox) {
   return order(launch::release, request, {}, "release the sandbox");
 }
 
-result<std::vector<launcher_client::listed>> launcher_client::list() {
-  bare_request request{};
-  DSEC_TRY(const auto replies, ask(launch::list, request, {}, "list its sandboxes"));
-  std::vector<listed> all;
-  for (std::size_t i = 0; i + 1 < replies.size(); ++i) {
-    DSEC_TRY(const auto one, read_as<guest::launch_listed>(replies[i].data));
-    all.push_back({text(one.sandbox, sizeof one.sandbox), one.slot});
-  }
-  return all;
+result<void> launcher_client::adopt(guest::launch_adopt request, std::span<const int> fds) {
+  return order(launch::adopt, request, fds, "adopt the sandbox");
 }
 
 result<void> launcher_client::shutdown() {
@@ -172,21 +164,19 @@ bool launcher_client::is_down() {
   return down_;
 }
 
-result<std::vector<launcher_client::reply>> launcher_client::call(std::span<std::byte> request,
-                                                                  std::span<const int> fds,
-                                                                  const char* what) {
-  const auto place = std::make_shared<waiting>();
+result<launcher_client::reply> launcher_client::call(std::span<std::byte> request,
+                                                     std::span<const int> fds, const char* what) {
+  std::optional<reply> answer;
   std::unique_lock lock(mutex_);
   if (down_) return fail(errc::unavailable, "the launcher is gone");
   const auto number = next_++;
   std::memcpy(request.data() + offsetof(guest::launch_header, req), &number, sizeof number);
   DSEC_TRY(const bool sent, sys::send_datagram(socket_.get(), request, fds));
   if (!sent) return fail(errc::unavailable, "the launcher is overloaded");
-  waiting_.emplace(number, place);
-  const bool in_time =
-      changed_.wait_for(lock, request_timeout, [&] { return place->done || down_; });
+  waiting_.emplace(number, &answer);
+  const bool in_time = changed_.wait_for(lock, request_timeout, [&] { return answer || down_; });
   waiting_.erase(number);
-  if (place->done) return std::move(place->replies);
+  if (answer) return *std::move(answer);
   if (!in_time)
     return fail(errc::deadline_exceeded, std::string("the launcher takes too long to ") + what);
   return fail(errc::unavailable, "the launcher died");
@@ -210,9 +200,7 @@ void launcher_client::take(std::span<const std::byte> datagram, std::vector<sys:
   const std::scoped_lock lock(mutex_);
   const auto found = waiting_.find(h.req);
   if (found == waiting_.end()) return;  // nobody waits any more: its descriptors are closed here
-  found->second->replies.push_back({{datagram.begin(), datagram.end()}, std::move(fds)});
-  if (h.type == static_cast<std::uint32_t>(launch::listed)) return;
-  found->second->done = true;
+  *found->second = reply{{datagram.begin(), datagram.end()}, std::move(fds)};
   changed_.notify_all();
 }
 

@@ -14,6 +14,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -50,27 +51,20 @@ class launcher_client {
   };
   base::result<created> create(guest::launch_create request, std::span<const int> fds);
   base::result<void> release(const std::string& sandbox);
+  /// Hands over a sandbox of a launcher that died; `fds`: channel end, pidfd.
+  base::result<void> adopt(guest::launch_adopt request, std::span<const int> fds);
 
-  struct listed {
-    std::string sandbox;
-    std::uint32_t slot = 0;
-  };
-  base::result<std::vector<listed>> list();
   /// Asks it to exit and waits until it has.
   base::result<void> shutdown();
 
-  [[nodiscard]] pid_t pid() const { return pid_; }
-  [[nodiscard]] std::uint32_t sandboxes() const { return sandboxes_; }
   [[nodiscard]] bool is_down();
+  /// The mount namespace the layers live in, as told in its hello; can be taken once.
+  sys::unique_fd take_layers_namespace() { return std::move(layers_ns_); }
 
  private:
   struct reply {
     std::vector<std::byte> data;
     std::vector<sys::unique_fd> fds;
-  };
-  struct waiting {
-    std::vector<reply> replies;  // several for list
-    bool done = false;
   };
   launcher_client(sys::event_loop& loop, sys::unique_fd socket, launcher_events events);
   base::result<void> greet();
@@ -79,12 +73,12 @@ class launcher_client {
   void take_event(std::span<const std::byte> datagram);
   void went_down();
 
-  /// Numbers and sends a request, waits for its last reply.
-  base::result<std::vector<reply>> call(std::span<std::byte> request, std::span<const int> fds,
-                                        const char* what);
+  /// Numbers and sends a request, waits for its reply.
+  base::result<reply> call(std::span<std::byte> request, std::span<const int> fds,
+                           const char* what);
   template <class Request>
-  base::result<std::vector<reply>> ask(guest::launch type, Request& request,
-                                       std::span<const int> fds, const char* what) {
+  base::result<reply> ask(guest::launch type, Request& request, std::span<const int> fds,
+                          const char* what) {
     request.h.type = static_cast<std::uint32_t>(type);
     return call(std::as_writable_bytes(std::span(&request, 1)), fds, what);
   }
@@ -94,16 +88,14 @@ class launcher_client {
   static base::result<void> outcome(const reply& r, const char* what);
 
   sys::event_loop& loop_;
-  sys::unique_fd socket_, pidfd_;
+  sys::unique_fd socket_, pidfd_, layers_ns_;
   launcher_events events_;
   sys::event_loop::token token_ = 0;
-  pid_t pid_ = 0;
-  std::uint32_t sandboxes_ = 0;
 
   std::mutex mutex_;
   std::condition_variable changed_;
   std::uint32_t next_ = 1;
-  std::map<std::uint32_t, std::shared_ptr<waiting>> waiting_;
+  std::map<std::uint32_t, std::optional<reply>*> waiting_;  // places on the callers' stacks
   bool down_ = false;
 };
 

@@ -26,7 +26,8 @@ class cgroup_dir {
 
   explicit operator bool() const { return static_cast<bool>(fd_); }
   [[nodiscard]] int fd() const { return fd_.get(); }
-  [[nodiscard]] int release() { return fd_.release(); }
+  /// The directory alone, for those who only clone into it.
+  [[nodiscard]] unique_fd take_fd() && { return std::move(fd_); }
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
 
   [[nodiscard]] base::result<void> write(const std::string& file, std::string_view value) const;

@@ -154,10 +154,11 @@ result<unique_fd> sealed_memfd(const char* name, std::span<const std::byte> byte
     done += static_cast<std::size_t>(n);
   }
   constexpr int seals = F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE;
-  if (::fchmod(fd.get(), mode) != 0 || ::lseek(fd.get(), 0, SEEK_SET) != 0 ||
-      ::fcntl(fd.get(), F_ADD_SEALS, seals) != 0)
+  if (::fchmod(fd.get(), mode) != 0 || ::fcntl(fd.get(), F_ADD_SEALS, seals) != 0)
     return fail_errno(std::string("cannot seal memory file '") + name + "'");
-  return fd;
+  // Opened again for reading: a descriptor that could write, sealed or not, makes execve(2) say
+  // ETXTBSY.
+  return open_at(AT_FDCWD, "/proc/self/fd/" + std::to_string(fd.get()), O_RDONLY);
 }
 
 }  // namespace dsec::sys

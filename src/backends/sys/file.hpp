@@ -38,7 +38,7 @@ base::result<std::vector<std::string>> list_directory(int directory);
 /// descriptors nor path lengths grow.
 base::result<void> remove_tree_at(int directory, const std::string& name);
 
-/// A sealed (never again writable or resizable) memory file positioned at its start.
+/// A sealed (never again writable or resizable) memory file, opened read-only at its start.
 base::result<unique_fd> sealed_memfd(const char* name, std::span<const std::byte> bytes,
                                      mode_t mode = 0400);
 

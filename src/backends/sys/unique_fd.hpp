@@ -1,36 +1,10 @@
-// A file descriptor that is closed when its owner goes. Move-only, any thread; closing never fails.
+// The project's descriptor owner under the name that this folder uses.
 #pragma once
 
-#include <unistd.h>
-
-#include <utility>
+#include "base/unique_fd.hpp"
 
 namespace dsec::sys {
 
-class unique_fd {
- public:
-  unique_fd() = default;
-  explicit unique_fd(int fd) : fd_(fd) {}
-  unique_fd(unique_fd&& other) noexcept : fd_(other.release()) {}
-  unique_fd& operator=(unique_fd&& other) noexcept {
-    reset(other.release());
-    return *this;
-  }
-  unique_fd(const unique_fd&) = delete;
-  unique_fd& operator=(const unique_fd&) = delete;
-  ~unique_fd() { reset(); }
-
-  [[nodiscard]] int get() const { return fd_; }
-  explicit operator bool() const { return fd_ >= 0; }
-
-  int release() { return std::exchange(fd_, -1); }
-  void reset(int fd = -1) {
-    if (fd_ >= 0) ::close(fd_);
-    fd_ = fd;
-  }
-
- private:
-  int fd_ = -1;
-};
+using base::unique_fd;
 
 }  // namespace dsec::sys

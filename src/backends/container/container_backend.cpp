@@ -1,0 +1,116 @@
+#include "backends/container/container_backend.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "backends/container/container_instance.hpp"
+#include "backends/container/leftovers.hpp"
+#include "backends/container/probe.hpp"
+#include "backends/sys/file.hpp"
+#include "base/ids.hpp"
+#include "base/log.hpp"
+
+namespace dsec::container {
+namespace {
+
+using base::errc;
+using base::fail;
+using base::result;
+
+constexpr auto remove_timeout = std::chrono::seconds(10);
+
+backends::limits default_limits(const base::sandbox_config& c) {
+  return {c.cpu_millis, static_cast<std::uint64_t>(c.memory_mb) << 20U, c.pids, c.nofile};
+}
+
+result<void> check(const backends::start_spec& spec) {
+  if (!base::is_valid_id(spec.sandbox_id))
+    return fail(errc::invalid_argument,
+                "'" + spec.sandbox_id.substr(0, 80) + "' is not a sandbox id");
+  if (spec.layers.empty())
+    return fail(errc::invalid_argument, "sandbox '" + spec.sandbox_id + "' has no layers");
+  return {};
+}
+
+}  // namespace
+
+result<std::unique_ptr<container_backend>> container_backend::open(
+    const base::paths& where, const base::node_config& node, const base::sandbox_config& defaults) {
+  // One spelling of the path, since groups and launchers are known by it after a restart.
+  std::error_code bad;
+  const base::paths paths(std::filesystem::weakly_canonical(where.state(), bad));
+  for (const auto& dir : {paths.state(), paths.sandboxes()})
+    DSEC_CHECK(sys::make_directory_at(AT_FDCWD, dir, 0700));
+  DSEC_TRY(auto groups, cgroup_tree::open(node.instance, paths.state()));
+  DSEC_TRY(auto bin, trash::open(paths.trash()));
+  DSEC_TRY(auto lost, clear_leftovers(paths, groups, *bin));
+  DSEC_TRY(auto loop, sys::event_loop::start("dsec-channels"));
+  auto host = std::make_unique<sandbox_host>(paths, node, default_limits(defaults),
+                                             std::move(groups), std::move(loop), std::move(bin));
+  std::unique_ptr<container_backend> made(new container_backend(std::move(host), std::move(lost)));
+  DSEC_CHECK(made->host_->launcher.get());
+  return made;
+}
+
+container_backend::~container_backend() {
+  if (const auto closed = close(); !closed)
+    base::log::error("container_backend_left", {{"error", closed.error().to_string()}});
+}
+
+std::vector<backends::probe_item> container_backend::probe() {
+  return probe_host(host_->paths.state());
+}
+
+result<std::unique_ptr<backends::instance>> container_backend::start(
+    const backends::start_spec& spec, backends::event_sink sink) {
+  DSEC_CHECK(check(spec));
+  {
+    const std::scoped_lock lock(mutex_);
+    if (closed_ || host_->closing)
+      return fail(errc::unavailable, "the container backend is closing");
+    ++starting_;
+  }
+  auto started = container_instance::start(*host_, spec, std::move(sink));
+  const std::scoped_lock lock(mutex_);
+  --starting_;
+  idle_.notify_all();
+  if (!started) return fail(started.error());
+  return std::unique_ptr<backends::instance>(std::move(*started));
+}
+
+void container_backend::refill() {
+  if (const auto filled = host_->slots.refill(); !filled)
+    base::log::warn("slots_not_refilled", {{"error", filled.error().to_string()}});
+}
+
+result<void> container_backend::drop_record(const std::string& sandbox_id) {
+  if (!base::is_valid_id(sandbox_id)) return fail(errc::invalid_argument, "not a sandbox id");
+  if (host_->sandboxes.find(sandbox_id))
+    return fail(errc::wrong_phase, "sandbox '" + sandbox_id + "' is not stopped");
+  return host_->trash->discard(host_->paths.sandbox(sandbox_id));
+}
+
+result<void> container_backend::close() {
+  std::unique_lock lock(mutex_);
+  if (closed_) return {};
+  host_->closing = true;
+  idle_.wait(lock, [&] { return starting_ == 0; });
+  if (const auto live = host_->sandboxes.all().size(); live > 0)
+    return fail(errc::wrong_phase, std::to_string(live) + " sandboxes are not stopped");
+  host_->chores.stop();
+  std::string failed;
+  const auto note = [&](const result<void>& outcome) {
+    if (!outcome) failed += (failed.empty() ? "" : "; ") + outcome.error().to_string();
+  };
+  note(host_->slots.drain());
+  note(host_->layers.detach_unused());
+  note(host_->launcher.shutdown());
+  note(host_->groups.remove(sys::after(remove_timeout)));
+  host_->trash->empty();
+  ::unlink(host_->paths.launcher_socket().c_str());
+  if (!failed.empty()) return fail(errc::internal, "close: " + failed);
+  closed_ = true;
+  return {};
+}
+
+}  // namespace dsec::container

@@ -1,0 +1,59 @@
+// The container backend (docs: src/backends/container/README.md). Owned by whoever wires the
+// worker, which holds the state directory's lock. Thread-safe; open(), start(), close() and
+// drop_record() block.
+#pragma once
+
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "backends/backend.hpp"
+#include "backends/container/sandbox_host.hpp"
+
+namespace dsec::container {
+
+class container_backend final : public backends::backend {
+ public:
+  /// Clears what an earlier run left, makes the control groups, starts the launcher.
+  static base::result<std::unique_ptr<container_backend>> open(
+      const base::paths& where, const base::node_config& node,
+      const base::sandbox_config& defaults);
+  /// close(), with errors logged. All instances must be gone.
+  ~container_backend() override;
+  container_backend(const container_backend&) = delete;
+  container_backend& operator=(const container_backend&) = delete;
+
+  [[nodiscard]] std::string name() const override { return "container"; }
+  std::vector<backends::probe_item> probe() override;
+  base::result<std::unique_ptr<backends::instance>> start(const backends::start_spec& spec,
+                                                          backends::event_sink sink) override;
+  void refill() override;
+
+  /// Sandboxes of an earlier run that had not been stopped: ended by open(), their records are
+  /// `lost`.
+  [[nodiscard]] const std::vector<std::string>& lost() const { return lost_; }
+
+  /// Deletes what is left on disk of a stopped sandbox: its spools. errc::wrong_phase while it
+  /// lives.
+  base::result<void> drop_record(const std::string& sandbox_id);
+
+  /// Ends the launcher and removes everything that this instance has on the host but records.
+  /// errc::wrong_phase while sandboxes live; goes on after errors and reports all. No start
+  /// succeeds afterwards. Idempotent.
+  base::result<void> close();
+
+ private:
+  container_backend(std::unique_ptr<sandbox_host> host, std::vector<std::string> lost)
+      : host_(std::move(host)), lost_(std::move(lost)) {}
+
+  std::unique_ptr<sandbox_host> host_;
+  std::vector<std::string> lost_;
+  std::mutex mutex_;
+  std::condition_variable idle_;
+  unsigned starting_ = 0;
+  bool closed_ = false;
+};
+
+}  // namespace dsec::container

@@ -1,0 +1,206 @@
+#include "backends/container/container_instance.hpp"
+
+#include <fcntl.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <span>
+
+#include "backends/sys/file.hpp"
+#include "base/ids.hpp"
+#include "base/log.hpp"
+
+namespace dsec::container {
+namespace {
+
+using backends::command_exited;
+using backends::exec_kind;
+using base::errc;
+using base::fail;
+using base::result;
+
+std::chrono::system_clock::time_point to_time(std::uint64_t realtime_ns) {
+  const auto since_epoch = std::chrono::nanoseconds(static_cast<std::int64_t>(realtime_ns));
+  return std::chrono::system_clock::time_point(
+      std::chrono::duration_cast<std::chrono::system_clock::duration>(since_epoch));
+}
+
+command_exited to_event(const frame_exited& frame) {
+  const auto& b = frame.body;
+  command_exited e;
+  e.id = frame.id;
+  if (WIFSIGNALED(b.status)) {
+    e.signal = WTERMSIG(b.status);
+    e.exit_code = 128 + e.signal;  // as shells report it
+  } else {
+    e.exit_code = WEXITSTATUS(b.status);
+  }
+  e.timed_out = (b.flags & guest::exited_timed_out) != 0;
+  e.killed = (b.flags & guest::exited_killed) != 0;
+  e.oom_killed = (b.flags & guest::exited_oom) != 0;
+  e.duration = std::chrono::microseconds(b.duration_us);
+  e.started = to_time(b.start_realtime_ns);
+  e.stdout_total = b.total[0];
+  e.stderr_total = b.total[1];
+  return e;
+}
+
+/// Nothing to read, or a file of its own, so that no reader is ever waited for.
+result<sys::unique_fd> make_stdin(const std::string& data) {
+  if (data.empty()) return sys::open_at(AT_FDCWD, "/dev/null", O_RDONLY);
+  // Readable by all: programs open /dev/stdin again under their own user.
+  return sys::sealed_memfd("stdin", std::as_bytes(std::span(data)), 0444);
+}
+
+result<void> check(const backends::exec_spec& spec) {
+  if (!base::is_valid_command_id(spec.id))
+    return fail(errc::invalid_argument, "'" + spec.id.substr(0, 80) + "' is not a command id");
+  if (spec.argv.empty() || (spec.argv[0].empty() && spec.kind != exec_kind::shell))
+    return fail(errc::invalid_argument, "command '" + spec.id + "' names no program");
+  if (spec.timeout.count() < 0) return fail(errc::invalid_argument, "the timeout is negative");
+  return {};
+}
+
+/// A file that is read goes through the spool whole: what was asked for must not be dropped from
+/// it.
+std::uint64_t spool_cap(const backends::exec_spec& spec) {
+  return valid_spool_cap(spec.kind == exec_kind::read_file ? std::max(spec.length, spec.output_cap)
+                                                           : spec.output_cap);
+}
+
+}  // namespace
+
+container_instance::container_instance(sandbox_host& host, const backends::start_spec& spec,
+                                       backends::event_sink sink)
+    : parts_(std::make_shared<sandbox_parts>(host, spec)), sink_(std::move(sink)) {
+  parts_->events.receive = [this](const incoming& in) { receive(in); };
+  parts_->events.closed = [this](const std::string& why) { lost(why); };
+}
+
+result<std::unique_ptr<container_instance>> container_instance::start(
+    sandbox_host& host, const backends::start_spec& spec, backends::event_sink sink) {
+  std::unique_ptr<container_instance> made(new container_instance(host, spec, std::move(sink)));
+  DSEC_CHECK(host.sandboxes.add(made->parts_));
+  DSEC_CHECK(made->run());
+  return made;
+}
+
+/// Whatever a failed start could not undo is tried once more by the destructor, which logs what
+/// remains.
+result<void> container_instance::run() {
+  DSEC_CHECK(parts_->start());
+  const std::scoped_lock lock(state_mutex_);
+  if (lost_) return fail(errc::unavailable, "the sandbox died as soon as it ran: " + *lost_);
+  running_ = true;
+  return {};
+}
+
+container_instance::~container_instance() {
+  if (const auto stopped = stop(); !stopped)
+    base::log::error("sandbox_left", {{"sandbox", parts_->spec.sandbox_id},
+                                      {"error", stopped.error().to_string()}});
+}
+
+result<std::shared_ptr<aether_channel>> container_instance::channel() const {
+  if (auto channel = parts_->open_channel()) return channel;
+  return fail(errc::wrong_phase, "sandbox '" + parts_->spec.sandbox_id + "' does not run");
+}
+
+result<void> container_instance::exec(backends::exec_spec spec) {
+  DSEC_CHECK(check(spec));
+  const auto cap = spool_cap(spec);
+  DSEC_CHECK(commands_.add(spec.id, {spec.kind, spec.argv[0], spec.cwd, spec.user, cap}));
+  auto sent = send_exec(spec, cap);
+  if (!sent) {
+    parts_->spool->forget(spec.id);
+    commands_.remove(spec.id);
+  }
+  return sent;
+}
+
+result<void> container_instance::send_exec(const backends::exec_spec& spec, std::uint64_t cap) {
+  DSEC_TRY(const auto channel, this->channel());
+  DSEC_TRY(auto frame, encode_exec(spec, cap));
+  std::vector<sys::unique_fd> fds;
+  DSEC_TRY(auto input, make_stdin(spec.stdin_data));
+  DSEC_TRY(auto output, parts_->spool->create(spec.id));
+  fds.push_back(std::move(input));
+  fds.push_back(std::move(output.first));
+  fds.push_back(std::move(output.second));
+  if (!frame.payload.empty()) {
+    DSEC_TRY(auto payload, sys::sealed_memfd("arguments", std::as_bytes(std::span(frame.payload))));
+    fds.push_back(std::move(payload));
+  }
+  return channel->send(std::move(frame.datagram), std::move(fds));
+}
+
+result<void> container_instance::kill(const std::string& command_id) {
+  if (!commands_.find(command_id)) return fail(errc::not_found, "no command '" + command_id + "'");
+  DSEC_TRY(const auto channel, this->channel());
+  return channel->send(encode_id(guest::msg::kill, command_id));
+}
+
+result<backends::output_piece> container_instance::read_output(const std::string& command_id,
+                                                               backends::stream which,
+                                                               std::uint64_t offset,
+                                                               std::uint64_t length,
+                                                               std::optional<std::uint64_t> total) {
+  const auto command = commands_.find(command_id);
+  if (!command) return fail(errc::not_found, "no command '" + command_id + "'");
+  return parts_->spool->read(command_id, which, command->spool_cap, offset, length, total);
+}
+
+void container_instance::forget(const std::string& command_id) {
+  if (!commands_.find(command_id)) return;
+  if (const auto channel = parts_->open_channel())
+    (void)channel->send(encode_id(guest::msg::forget, command_id));
+  parts_->spool->forget(command_id);
+  commands_.remove(command_id);
+}
+
+result<backends::usage> container_instance::usage() {
+  const std::scoped_lock lock(parts_->mutex);  // the groups stay while they are read
+  if (parts_->leaving || !parts_->place)
+    return fail(errc::wrong_phase, "sandbox '" + parts_->spec.sandbox_id + "' does not run");
+  return parts_->host.groups.usage(parts_->place->groups);
+}
+
+result<void> container_instance::stop() {
+  const std::scoped_lock lock(stop_mutex_);
+  if (stopped_) return {};
+  auto outcome = parts_->stop();
+  if (!outcome) return outcome;
+  stopped_ = true;
+  parts_->host.sandboxes.remove(*parts_);
+  parts_->host.chores.post([&host = parts_->host] {
+    if (host.closing) return;
+    if (const auto filled = host.slots.refill(); !filled)
+      base::log::warn("slots_not_refilled", {{"error", filled.error().to_string()}});
+  });
+  return {};
+}
+
+void container_instance::receive(const incoming& in) {
+  if (const auto* started = std::get_if<frame_started>(&in.body)) {
+    sink_.started({started->id, to_time(started->start_realtime_ns)});
+  } else if (const auto* exited = std::get_if<frame_exited>(&in.body)) {
+    sink_.exited(to_event(*exited));
+  } else if (const auto* failed = std::get_if<frame_failed>(&in.body)) {
+    if (const auto command = commands_.find(failed->id))
+      sink_.failed({failed->id, describe_failure(*command, failed->why, failed->sys_errno)});
+  } else if (std::holds_alternative<frame_degraded>(in.body)) {
+    base::log::warn("spawner_replaced", {{"sandbox", parts_->spec.sandbox_id}});
+  }
+}
+
+/// The channel closes by itself at most once, and not after stop() has closed it.
+void container_instance::lost(const std::string& why) {
+  {
+    const std::scoped_lock lock(state_mutex_);
+    lost_ = why;
+    if (!running_) return;
+  }
+  sink_.gone(base::cause::backend, why);
+}
+
+}  // namespace dsec::container

@@ -1,0 +1,54 @@
+// A live container sandbox: backends::instance over its parts. Commands go out on the channel,
+// events come back on the event loop's thread and are handed to the owner's sink. Its destructor
+// stops it.
+#pragma once
+
+#include <memory>
+#include <mutex>
+
+#include "backends/backend.hpp"
+#include "backends/container/command_table.hpp"
+#include "backends/container/sandbox_parts.hpp"
+
+namespace dsec::container {
+
+class container_instance final : public backends::instance {
+ public:
+  static base::result<std::unique_ptr<container_instance>> start(sandbox_host& host,
+                                                                 const backends::start_spec& spec,
+                                                                 backends::event_sink sink);
+  ~container_instance() override;
+  container_instance(const container_instance&) = delete;
+  container_instance& operator=(const container_instance&) = delete;
+
+  base::result<void> exec(backends::exec_spec spec) override;
+  base::result<void> kill(const std::string& command_id) override;
+  base::result<backends::output_piece> read_output(const std::string& command_id,
+                                                   backends::stream which, std::uint64_t offset,
+                                                   std::uint64_t length,
+                                                   std::optional<std::uint64_t> total) override;
+  void forget(const std::string& command_id) override;
+  base::result<backends::usage> usage() override;
+  base::result<void> stop() override;
+
+ private:
+  container_instance(sandbox_host& host, const backends::start_spec& spec,
+                     backends::event_sink sink);
+  base::result<std::shared_ptr<aether_channel>> channel() const;
+  base::result<void> send_exec(const backends::exec_spec& spec, std::uint64_t cap);
+  base::result<void> run();
+  void receive(const incoming& in);
+  void lost(const std::string& why);
+
+  std::shared_ptr<sandbox_parts> parts_;
+  backends::event_sink sink_;
+  command_table commands_;
+  std::mutex stop_mutex_;  // one stop at a time; others wait for it
+  bool stopped_ = false;   // guarded by stop_mutex_
+
+  std::mutex state_mutex_;  // guards the two below
+  bool running_ = false;    // start() is through: the owner hears of what happens
+  std::optional<std::string> lost_;
+};
+
+}  // namespace dsec::container

@@ -1,0 +1,38 @@
+// One background thread for work that may block but that nobody waits for: topping up slots,
+// restarting the launcher. Owned by the backend. Thread-safe. Jobs run in order; those posted after
+// stop() are dropped.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <thread>
+
+namespace dsec::container {
+
+class housekeeper {
+ public:
+  /// `nice`: added to the thread's niceness, so that deleting files does not slow down creates.
+  housekeeper(const char* name, int nice);
+  ~housekeeper();
+  housekeeper(const housekeeper&) = delete;
+  housekeeper& operator=(const housekeeper&) = delete;
+
+  void post(std::function<void()> job);
+  /// Blocks until everything posted before has run.
+  void drain();
+  /// Drops what waits and ends the thread after the job that runs. Idempotent.
+  void stop();
+
+ private:
+  void run(int nice);
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::function<void()>> jobs_;
+  bool busy_ = false, stopping_ = false;
+  std::thread thread_;
+};
+
+}  // namespace dsec::container

@@ -1,0 +1,56 @@
+// Keeps a launcher running for the backend: starts one when it is first needed and again whenever
+// it has died; the new one enters the old one's layer namespace and adopts the sandboxes that live
+// on. Thread-safe; get() blocks. Owned by the backend.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "backends/container/launcher_client.hpp"
+#include "base/paths.hpp"
+
+namespace dsec::container {
+
+/// A sandbox that outlived its launcher.
+struct survivor {
+  guest::launch_adopt request;
+  sys::unique_fd channel, pidfd;
+};
+
+class launcher {
+ public:
+  struct hooks {
+    launcher_events events;
+    std::function<std::vector<survivor>()> survivors;  // asked when a new launcher takes over
+  };
+  launcher(base::paths paths, sys::event_loop& loop, hooks h);
+
+  struct lease {
+    std::shared_ptr<launcher_client> client;
+    std::uint64_t generation = 0;  // counts launchers; what one held is gone with it
+  };
+  /// The living launcher; starts one if there is none.
+  base::result<lease> get();
+  /// The same, but never starts one.
+  lease current();
+
+  /// Ends it, if it runs. Fails with errno EBUSY while it has sandboxes.
+  base::result<void> shutdown();
+
+ private:
+  base::result<void> start_locked();
+
+  base::paths paths_;
+  sys::event_loop& loop_;
+  hooks hooks_;
+  std::mutex mutex_;
+  std::shared_ptr<launcher_client> client_;
+  std::uint64_t generation_ = 0;
+  pid_t child_ = 0;
+  sys::unique_fd layers_ns_;  // keeps the layers mounted from one launcher to the next
+};
+
+}  // namespace dsec::container

@@ -1,0 +1,166 @@
+#include "backends/container/launcher_process.hpp"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <string>
+
+#include "backends/sys/datagram.hpp"
+#include "backends/sys/file.hpp"
+#include "backends/sys/pidfd.hpp"
+#include "base/embedded.hpp"
+
+namespace dsec::container {
+namespace {
+
+using base::errc;
+using base::fail;
+using base::fail_errno;
+using base::result;
+using sys::unique_fd;
+
+constexpr const char* program_name = "dsec-launcher";
+constexpr const char* state_variable = "DSEC_STATE=";
+/// Descriptors are prepared up here, so that none stands where a child's must go.
+constexpr int above_child_fds = 16;
+
+result<unique_fd> listen_at(const std::filesystem::path& path) {
+  DSEC_TRY(const auto directory, sys::open_at(AT_FDCWD, path.parent_path(), O_PATH | O_DIRECTORY));
+  const auto name = path.filename().string();
+  ::unlinkat(directory.get(), name.c_str(), 0);
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  // Through the directory's descriptor: the path may be longer than sun_path.
+  const auto short_name = "/proc/self/fd/" + std::to_string(directory.get()) + "/" + name;
+  std::memcpy(address.sun_path, short_name.c_str(),
+              std::min(short_name.size(), sizeof address.sun_path - 1));
+  unique_fd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  // The file gets the socket's own mode: there is no moment at which it is open to others.
+  if (!socket || ::fchmod(socket.get(), 0600) != 0 ||
+      ::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 ||
+      ::listen(socket.get(), 4) != 0)
+    return fail_errno("cannot listen at '" + path.string() + "'");
+  return socket;
+}
+
+result<unique_fd> raise(int fd) {
+  unique_fd high(::fcntl(fd, F_DUPFD_CLOEXEC, above_child_fds));
+  if (!high) return fail_errno("cannot duplicate a descriptor");
+  return high;
+}
+
+/// What posix_spawn(3) needs, with the launcher's descriptors at 3, 4, 5 … in the order given.
+struct spawn_plan {
+  posix_spawn_file_actions_t actions;
+  posix_spawnattr_t attributes;
+  std::vector<unique_fd> raised;
+
+  spawn_plan() {
+    ::posix_spawn_file_actions_init(&actions);
+    ::posix_spawnattr_init(&attributes);
+    // A session of its own, so that no signal for dsecd's terminal or group hits it; nothing
+    // blocked or ignored.
+    sigset_t none, all;
+    ::sigemptyset(&none);
+    ::sigfillset(&all);
+    ::posix_spawnattr_setsigmask(&attributes, &none);
+    ::posix_spawnattr_setsigdefault(&attributes, &all);
+    ::posix_spawnattr_setflags(&attributes,
+                               POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+  }
+  spawn_plan(const spawn_plan&) = delete;
+  spawn_plan& operator=(const spawn_plan&) = delete;
+  ~spawn_plan() {
+    ::posix_spawn_file_actions_destroy(&actions);
+    ::posix_spawnattr_destroy(&attributes);
+  }
+
+  result<void> pass(int fd) {
+    DSEC_TRY(auto high, raise(fd));
+    const int target = 3 + static_cast<int>(raised.size());
+    ::posix_spawn_file_actions_adddup2(&actions, high.get(), target);
+    raised.push_back(std::move(high));
+    return {};
+  }
+};
+
+result<pid_t> spawn(const std::filesystem::path& state, std::span<const int> fds) {
+  DSEC_TRY(const auto image, sys::sealed_memfd(program_name, base::embedded_launcher(), 0500));
+  DSEC_TRY(const auto high_image, raise(image.get()));
+  spawn_plan plan;
+  std::vector<std::string> words{program_name};
+  for (const int fd : fds) {
+    words.push_back(std::to_string(3 + plan.raised.size()));
+    DSEC_CHECK(plan.pass(fd));
+  }
+  std::vector<char*> arguments;
+  for (auto& w : words) arguments.push_back(w.data());
+  arguments.push_back(nullptr);
+  // The only variable; find_launchers() knows the process by it.
+  auto variable = state_variable + state.string();
+  char* environment[] = {variable.data(), nullptr};
+  const auto program = "/proc/self/fd/" + std::to_string(high_image.get());
+  pid_t pid = 0;
+  if (const int e = ::posix_spawn(&pid, program.c_str(), &plan.actions, &plan.attributes,
+                                  arguments.data(), environment);
+      e != 0)
+    return fail(base::from_errno("cannot start the launcher", e));
+  return pid;
+}
+
+bool is_launcher_of(const std::string& process, const std::filesystem::path& state) {
+  std::error_code gone;
+  const auto program = std::filesystem::read_symlink("/proc/" + process + "/exe", gone);
+  if (gone || program != std::string("/memfd:") + program_name + " (deleted)") return false;
+  const auto environment = sys::read_file("/proc/" + process + "/environ");
+  return environment && *environment == state_variable + state.string() + '\0';
+}
+
+}  // namespace
+
+result<launcher_process> launcher_process::start(const base::paths& paths, int layers_ns) {
+  if (base::embedded_launcher().empty())
+    return fail(errc::unsupported, "this dsecd was built without its guest programs");
+  DSEC_TRY(const auto socket, listen_at(paths.launcher_socket()));
+  DSEC_TRY(const auto state, sys::open_directory(paths.state()));
+  // Executable by all and readable by none: aether is never dumpable.
+  DSEC_TRY(const auto aether, sys::sealed_memfd("aether", base::embedded_aether(), 0111));
+  std::vector<int> fds{socket.get(), state.get(), aether.get()};
+  if (layers_ns >= 0) fds.push_back(layers_ns);
+  launcher_process started;
+  DSEC_TRY(started.pid, spawn(paths.state(), fds));
+  DSEC_TRY(started.connection, sys::connect_datagram(paths.launcher_socket()));
+  return started;
+}
+
+result<std::vector<unique_fd>> find_launchers(const std::filesystem::path& state) {
+  std::vector<unique_fd> found;
+  DSEC_TRY(const auto proc, sys::open_directory("/proc"));
+  DSEC_TRY(const auto names, sys::list_directory(proc.get()));
+  for (const auto& name : names) {
+    pid_t pid = 0;
+    if (std::from_chars(name.data(), name.data() + name.size(), pid).ec != std::errc{}) continue;
+    if (!is_launcher_of(name, state)) continue;
+    auto process = sys::open_pidfd(pid);
+    // Looked at again behind the pidfd: the number may have passed to another process in between.
+    if (process && is_launcher_of(name, state)) found.push_back(std::move(*process));
+  }
+  return found;
+}
+
+void reap(pid_t pid) {
+  siginfo_t info{};
+  while (::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED) != 0 && errno == EINTR) {
+  }
+}
+
+}  // namespace dsec::container

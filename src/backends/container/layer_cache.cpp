@@ -1,0 +1,83 @@
+#include "backends/container/layer_cache.hpp"
+
+#include <fcntl.h>
+
+#include <algorithm>
+
+#include "backends/sys/file.hpp"
+
+namespace dsec::container {
+
+using base::result;
+
+result<void> layer_cache::hold(const std::vector<backends::layer_ref>& layers) {
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    if (auto held = hold_one(layers[i]); !held) {
+      (void)release({layers.begin(), layers.begin() + static_cast<std::ptrdiff_t>(i)});
+      return held;
+    }
+  }
+  return {};
+}
+
+result<void> layer_cache::hold_one(const backends::layer_ref& layer) {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    const auto found = layers_.find(layer.digest);
+    if (found == layers_.end()) break;
+    if (found->second.attached) {
+      ++found->second.users;
+      return {};
+    }
+    changed_.wait(lock);
+  }
+  layers_.emplace(layer.digest, entry{});
+  lock.unlock();
+  const auto attach = [&]() -> result<void> {
+    DSEC_TRY(const auto blob, sys::open_at(AT_FDCWD, layer.blob, O_RDONLY));
+    DSEC_TRY(const auto lease, host_.get());
+    return lease.client->attach_layer(layer.digest, blob.get());
+  };
+  const auto attached = attach();
+  lock.lock();
+  if (attached)
+    layers_[layer.digest] = {true, 1, 0};
+  else
+    layers_.erase(layer.digest);
+  changed_.notify_all();
+  return attached;
+}
+
+result<void> layer_cache::release(const std::vector<backends::layer_ref>& layers) {
+  const std::scoped_lock lock(mutex_);
+  for (const auto& l : layers) {
+    auto& e = layers_[l.digest];
+    --e.users;
+    e.last_use = ++clock_;
+  }
+  return trim_locked(max_unused_);
+}
+
+result<void> layer_cache::detach_unused() {
+  const std::scoped_lock lock(mutex_);
+  return trim_locked(0);
+}
+
+/// Under the lock: nobody may start to use a layer that is being detached.
+result<void> layer_cache::trim_locked(std::size_t keep) {
+  std::vector<decltype(layers_)::iterator> unused;
+  for (auto it = layers_.begin(); it != layers_.end(); ++it) {
+    if (it->second.attached && it->second.users == 0) unused.push_back(it);
+  }
+  if (unused.size() <= keep) return {};
+  std::sort(unused.begin(), unused.end(),
+            [](const auto& a, const auto& b) { return a->second.last_use < b->second.last_use; });
+  const auto lease = host_.current();
+  for (std::size_t i = 0; i + keep < unused.size(); ++i) {
+    if (lease.client) DSEC_CHECK(lease.client->detach_layer(unused[i]->first));
+    layers_.erase(unused[i]);
+  }
+  return {};
+}
+
+}  // namespace dsec::container

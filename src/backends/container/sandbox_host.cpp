@@ -1,0 +1,80 @@
+#include "backends/container/sandbox_host.hpp"
+
+#include "backends/container/sandbox_parts.hpp"
+#include "base/log.hpp"
+
+namespace dsec::container {
+namespace {
+
+/// Layers kept attached although nobody uses them; a mount costs some kilobytes.
+constexpr std::size_t max_unused_layers = 256;
+
+launcher::hooks hooks_for(sandbox_host& host) {
+  launcher::hooks h;
+  h.events.exited = [&host](const std::string& id, int status) {
+    if (const auto parts = host.sandboxes.find(id)) parts->note_exit(status);
+  };
+  h.events.down = [&host] {
+    if (host.closing) return;
+    base::log::warn("launcher_died", {});
+    host.chores.post([&host] {
+      if (const auto started = host.launcher.get(); !started)
+        base::log::error("launcher_not_restarted", {{"error", started.error().to_string()}});
+    });
+  };
+  h.survivors = [&host] {
+    std::vector<survivor> all;
+    for (const auto& parts : host.sandboxes.all()) {
+      if (auto one = parts->describe()) all.push_back(std::move(*one));
+    }
+    return all;
+  };
+  return h;
+}
+
+}  // namespace
+
+sandbox_host::sandbox_host(base::paths p, const base::node_config& node,
+                           const backends::limits& defaults, cgroup_tree tree,
+                           std::unique_ptr<sys::event_loop> events,
+                           std::unique_ptr<container::trash> bin)
+    : paths(std::move(p)),
+      groups(std::move(tree)),
+      loop(std::move(events)),
+      trash(std::move(bin)),
+      launcher(paths, *loop, hooks_for(*this)),
+      layers(launcher, max_unused_layers),
+      slots(groups, launcher, node, defaults) {}
+
+base::result<void> sandbox_registry::add(const std::shared_ptr<sandbox_parts>& parts) {
+  const std::scoped_lock lock(mutex_);
+  if (!parts_.emplace(parts->spec.sandbox_id, parts).second)
+    return base::fail(base::errc::already_exists,
+                      "sandbox '" + parts->spec.sandbox_id + "' exists already");
+  return {};
+}
+
+void sandbox_registry::remove(const sandbox_parts& parts) {
+  const std::scoped_lock lock(mutex_);
+  const auto found = parts_.find(parts.spec.sandbox_id);
+  if (found == parts_.end()) return;
+  const auto registered = found->second.lock();
+  if (!registered || registered.get() == &parts) parts_.erase(found);
+}
+
+std::shared_ptr<sandbox_parts> sandbox_registry::find(const std::string& id) const {
+  const std::scoped_lock lock(mutex_);
+  const auto found = parts_.find(id);
+  return found == parts_.end() ? nullptr : found->second.lock();
+}
+
+std::vector<std::shared_ptr<sandbox_parts>> sandbox_registry::all() const {
+  const std::scoped_lock lock(mutex_);
+  std::vector<std::shared_ptr<sandbox_parts>> found;
+  for (const auto& [id, weak] : parts_) {
+    if (auto parts = weak.lock()) found.push_back(std::move(parts));
+  }
+  return found;
+}
+
+}  // namespace dsec::container

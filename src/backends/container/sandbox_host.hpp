@@ -1,0 +1,58 @@
+// What all sandboxes of one container backend share: the worker's side of groups, launcher, layers,
+// slots, trash and the thread that reads channels. Owned by the backend; instances refer to it and
+// must be gone before it.
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "backends/container/cgroups.hpp"
+#include "backends/container/housekeeper.hpp"
+#include "backends/container/launcher.hpp"
+#include "backends/container/layer_cache.hpp"
+#include "backends/container/slot_pool.hpp"
+#include "backends/container/trash.hpp"
+#include "backends/sys/event_loop.hpp"
+#include "base/config.hpp"
+#include "base/paths.hpp"
+
+namespace dsec::container {
+
+struct sandbox_parts;
+
+/// The sandboxes that exist, for whatever concerns them by name or all of them. Thread-safe.
+class sandbox_registry {
+ public:
+  base::result<void> add(const std::shared_ptr<sandbox_parts>& parts);
+  /// Nothing happens when another sandbox of that name is registered.
+  void remove(const sandbox_parts& parts);
+  [[nodiscard]] std::shared_ptr<sandbox_parts> find(const std::string& id) const;
+  [[nodiscard]] std::vector<std::shared_ptr<sandbox_parts>> all() const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<std::string, std::weak_ptr<sandbox_parts>> parts_;
+};
+
+struct sandbox_host {
+  sandbox_host(base::paths p, const base::node_config& node, const backends::limits& defaults,
+               cgroup_tree tree, std::unique_ptr<sys::event_loop> events,
+               std::unique_ptr<trash> bin);
+
+  base::paths paths;
+  cgroup_tree groups;
+  std::unique_ptr<sys::event_loop> loop;
+  sandbox_registry sandboxes;
+  std::unique_ptr<container::trash> trash;
+  container::launcher launcher;
+  layer_cache layers;
+  slot_pool slots;
+  std::atomic<bool> closing{false};
+  housekeeper chores{"dsec-chores", 0};  // last: its jobs use all of the above
+};
+
+}  // namespace dsec::container

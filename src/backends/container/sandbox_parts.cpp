@@ -1,0 +1,291 @@
+#include "backends/container/sandbox_parts.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+#include "backends/sys/file.hpp"
+#include "base/failpoint.hpp"
+#include "base/log.hpp"
+
+namespace dsec::container {
+namespace {
+
+using base::errc;
+using base::fail;
+using base::result;
+
+/// From its clone on: aether says hello within a millisecond; a machine that swaps gets its time.
+constexpr auto handshake_timeout = std::chrono::seconds(10);
+/// From SIGKILL until nothing is left; the kernel may have gigabytes to give back.
+constexpr auto death_timeout = std::chrono::seconds(30);
+
+// layers
+// ----------------------------------------------------------------------------------------------------------
+
+result<void> hold_layers(sandbox_parts& s) {
+  return s.host.layers.hold(s.spec.layers);
+}
+result<void> release_layers(sandbox_parts& s) {
+  return s.host.layers.release(s.spec.layers);
+}
+
+// slot
+// ------------------------------------------------------------------------------------------------------------
+
+result<void> take_slot(sandbox_parts& s) {
+  DSEC_TRY(s.place, s.host.slots.take());
+  return {};
+}
+
+result<void> return_slot(sandbox_parts& s) {
+  if (s.pidfd) return fail(errc::internal, "slot " + s.place->groups.name + " still has processes");
+  DSEC_CHECK(s.host.slots.give_back(*s.place));
+  const std::scoped_lock lock(s.mutex);
+  s.place.reset();
+  return {};
+}
+
+// disk
+// ------------------------------------------------------------------------------------------------------------
+
+/// The writable layer. The spools stand beside it and outlive it: whoever owns the record drops
+/// them.
+result<void> make_disk(sandbox_parts& s) {
+  const auto home = s.host.paths.sandbox(s.spec.sandbox_id);
+  if (::mkdir(home.c_str(), 0700) != 0)
+    return base::fail_errno("cannot make directory '" + home.string() + "'");
+  const auto make = [&]() -> result<void> {
+    DSEC_TRY(const auto dir, sys::open_directory(home));
+    // Mode and owner of upper/u become those of "/" inside; ids on disk are the ids inside.
+    for (const auto* name : {"upper", "upper/u", "upper/w"})
+      DSEC_CHECK(sys::make_directory_at(dir.get(), name, 0755));
+    DSEC_TRY(s.spool, spool_dir::make(home / "spool"));
+    return {};
+  };
+  auto made = make();
+  if (!made) (void)s.host.trash->discard(home);
+  return made;
+}
+
+result<void> drop_disk(sandbox_parts& s) {
+  return s.host.trash->discard(s.host.paths.sandbox(s.spec.sandbox_id) / "upper");
+}
+
+// limits
+// ----------------------------------------------------------------------------------------------------------
+
+result<void> set_limits(sandbox_parts& s) {
+  return s.host.groups.set_limits(s.place->groups, s.spec.limits);
+}
+
+// init
+// ------------------------------------------------------------------------------------------------------------
+
+result<guest::launch_create> describe_create(const sandbox_parts& s) {
+  const auto& fds = s.place->groups.fds;
+  guest::launch_create r{};
+  const auto put = [](auto& field, const std::string& text) {
+    if (text.size() >= sizeof field) return false;
+    std::memcpy(field, text.data(), text.size());
+    return true;
+  };
+  bool fits = put(r.sandbox, s.spec.sandbox_id) && put(r.hostname, s.spec.hostname) &&
+              s.spec.layers.size() <= guest::max_layers;
+  for (std::size_t i = 0; fits && i < s.spec.layers.size(); ++i)
+    fits = put(r.layer[i], s.spec.layers[i].digest);
+  if (!fits)
+    return fail(errc::invalid_argument, "sandbox '" + s.spec.sandbox_id +
+                                            "': a name is too long or there are more than " +
+                                            std::to_string(guest::max_layers) + " layers");
+  r.slot = s.place->number;
+  r.layers = static_cast<std::uint32_t>(s.spec.layers.size());
+  r.init_tasks = static_cast<std::uint32_t>(fds.init_tasks.size());
+  r.cmd_tasks = static_cast<std::uint32_t>(fds.cmd_tasks.size());
+  r.oom_v2 = fds.oom_version;
+  r.nofile = s.spec.limits.nofile;
+  r.shm_bytes = s.spec.limits.memory_bytes /
+                2;  // what tmpfs(5) takes by default; charged to the memory limit
+  return r;
+}
+
+result<void> kill_init(sandbox_parts& s);
+
+result<void> create_init(sandbox_parts& s) {
+  DSEC_TRY(const auto request, describe_create(s));
+  DSEC_TRY(const auto upper,
+           sys::open_at(AT_FDCWD, s.host.paths.sandbox(s.spec.sandbox_id) / "upper",
+                        O_RDONLY | O_DIRECTORY));
+  const auto& groups = s.place->groups;
+  std::vector<int> fds{upper.get(), groups.fds.init.get(), groups.slot.fd()};
+  if (groups.fds.oom) fds.push_back(groups.fds.oom.get());
+  for (const auto& t : groups.fds.init_tasks) fds.push_back(t.get());
+  for (const auto& t : groups.fds.cmd_tasks) fds.push_back(t.get());
+  DSEC_TRY(const auto lease, s.host.launcher.get());
+  auto made = lease.client->create(request, fds);
+  if (!made) {
+    // A launcher that died or took too long may have made it after all.
+    const auto ambiguous =
+        made.error().code == errc::unavailable || made.error().code == errc::deadline_exceeded;
+    if (ambiguous) (void)kill_init(s);
+    return fail(made.error());
+  }
+  s.place->groups.fds = {};  // aether has its own; an idle sandbox holds few descriptors
+  const std::scoped_lock lock(s.mutex);
+  s.pidfd = std::move(made->pidfd);
+  s.socket = std::move(made->channel);
+  return {};
+}
+
+/// The launcher forgets the sandbox once it has reaped aether, which it says by an event.
+result<void> release_at_launcher(sandbox_parts& s, sys::deadline until) {
+  while (true) {
+    const auto lease = s.host.launcher.current();
+    if (!lease.client) return {};
+    const auto released = lease.client->release(s.spec.sandbox_id);
+    if (released || released.error().code == errc::not_found ||
+        released.error().code == errc::unavailable)
+      return {};
+    if (released.error().sys_errno != EBUSY || sys::remaining_ms(until) == 0) return released;
+    std::unique_lock lock(s.mutex);
+    s.exited.wait_for(lock, std::chrono::milliseconds(20),
+                      [&] { return s.exit_status.has_value(); });
+  }
+}
+
+result<void> kill_init(sandbox_parts& s) {
+  const auto until = sys::after(death_timeout);
+  {
+    const std::scoped_lock lock(s.mutex);
+    s.leaving = true;
+  }
+  const auto& group = s.place->groups.slot;
+  DSEC_CHECK(group.kill());
+  DSEC_CHECK(group.wait_empty(until));
+  if (s.pidfd && !sys::wait_ended(s.pidfd.get(), until))
+    return fail(errc::deadline_exceeded, "aether of '" + s.spec.sandbox_id + "' does not die");
+  DSEC_CHECK(release_at_launcher(s, until));
+  const std::scoped_lock lock(s.mutex);
+  s.pidfd.reset();
+  s.socket.reset();
+  return {};
+}
+
+// channel and handshake
+// -------------------------------------------------------------------------------------------
+
+result<void> connect_channel(sandbox_parts& s) {
+  const std::scoped_lock lock(s.mutex);
+  DSEC_TRY(s.channel, aether_channel::open(*s.host.loop, std::move(s.socket), s.events));
+  return {};
+}
+
+result<void> close_channel(sandbox_parts& s) {
+  s.channel->close();  // waits for a callback that runs, so the lock is not held meanwhile
+  const std::scoped_lock lock(s.mutex);
+  s.channel.reset();
+  return {};
+}
+
+result<void> await_aether(sandbox_parts& s) {
+  return s.channel->handshake(sys::after(handshake_timeout));
+}
+
+// the list
+// --------------------------------------------------------------------------------------------------------
+
+struct step {
+  const char* name;  // also of its failure point: container.start.<name>
+  result<void> (*run)(sandbox_parts&);
+  result<void> (*undo)(sandbox_parts&);  // nullptr: nothing to undo
+};
+
+constexpr std::array container_steps{
+    step{"layers", hold_layers, release_layers},  // attached once, shared, counted
+    step{"slot", take_slot, return_slot},  // uid range, groups, namespaces: ready in the pool
+    step{"disk", make_disk, drop_disk},    // upper and spool directories
+    step{"limits", set_limits, nullptr},   // on the `cmd` groups
+    step{"init", create_init, kill_init},  // the launcher mounts the root and starts aether
+    step{"channel", connect_channel, close_channel},
+    step{"handshake", await_aether, nullptr},  // aether has its spawner: running
+};
+static_assert(container_steps.size() == start_step_count);
+
+}  // namespace
+
+result<void> sandbox_parts::start() {
+  for (std::size_t i = 0; i < container_steps.size(); ++i) {
+    const auto& step = container_steps[i];
+    auto outcome = step.run(*this);
+    if (outcome) {
+      done[i] = true;
+      outcome = base::failpoint::check(std::string("container.start.") + step.name);
+    }
+    if (outcome) continue;
+    auto error = outcome.error();
+    error.message = std::string("start (") + step.name + "): " + error.message;
+    const bool has_home = spool.has_value();
+    if (const auto undone = stop(); !undone)
+      error.message += "; and while undoing it: " + undone.error().message;
+    if (has_home)
+      (void)host.trash->discard(host.paths.sandbox(spec.sandbox_id));  // no command ran: no spools
+    return fail(std::move(error));
+  }
+  return {};
+}
+
+result<void> sandbox_parts::stop() {
+  std::optional<base::error> failed;
+  for (std::size_t i = container_steps.size(); i-- > 0;) {
+    if (!done[i]) continue;
+    const auto undo = container_steps[i].undo;
+    const auto outcome = undo == nullptr ? result<void>() : undo(*this);
+    done[i] = !outcome;
+    if (outcome) continue;
+    const auto message =
+        std::string("stop (") + container_steps[i].name + "): " + outcome.error().to_string();
+    if (!failed)
+      failed = base::error{outcome.error().code, message, 0};
+    else
+      failed->message += "; " + message;
+  }
+  if (failed) return fail(std::move(*failed));
+  return {};
+}
+
+void sandbox_parts::note_exit(int status) {
+  bool expected = false;
+  {
+    const std::scoped_lock lock(mutex);
+    exit_status = status;
+    expected = leaving;
+  }
+  exited.notify_all();
+  if (!expected)
+    base::log::warn("aether_exited", {{"sandbox", spec.sandbox_id}, {"status", status}});
+}
+
+std::optional<survivor> sandbox_parts::describe() {
+  const std::scoped_lock lock(mutex);
+  if (leaving || !pidfd) return std::nullopt;
+  survivor s{};
+  std::memcpy(s.request.sandbox, spec.sandbox_id.data(), spec.sandbox_id.size());
+  s.request.slot = place->number;
+  s.request.layers = static_cast<std::uint32_t>(spec.layers.size());
+  for (std::size_t i = 0; i < spec.layers.size(); ++i)
+    std::memcpy(s.request.layer[i], spec.layers[i].digest.data(), spec.layers[i].digest.size());
+  s.channel.reset(::fcntl(channel ? channel->socket() : socket.get(), F_DUPFD_CLOEXEC, 0));
+  s.pidfd.reset(::fcntl(pidfd.get(), F_DUPFD_CLOEXEC, 0));
+  if (!s.channel || !s.pidfd) return std::nullopt;
+  return s;
+}
+
+std::shared_ptr<aether_channel> sandbox_parts::open_channel() {
+  const std::scoped_lock lock(mutex);
+  return channel;
+}
+
+}  // namespace dsec::container

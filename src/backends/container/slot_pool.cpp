@@ -1,0 +1,128 @@
+#include "backends/container/slot_pool.hpp"
+
+#include <optional>
+
+#include "base/log.hpp"
+
+namespace dsec::container {
+namespace {
+
+using base::errc;
+using base::fail;
+using base::result;
+
+constexpr std::uint32_t uids_per_slot = 65536;
+constexpr auto remove_timeout = std::chrono::seconds(5);
+
+}  // namespace
+
+slot_pool::slot_pool(const cgroup_tree& groups, launcher& host, const base::node_config& node,
+                     const backends::limits& expected)
+    : groups_(groups), host_(host), node_(node), expected_(expected) {
+  for (std::uint32_t n = 0; n < node.max_sandboxes; ++n) free_.insert(free_.end(), n);
+}
+
+result<std::uint32_t> slot_pool::reserve() {
+  const std::scoped_lock lock(mutex_);
+  if (free_.empty())
+    return fail(errc::capacity,
+                "slots: all " + std::to_string(node_.max_sandboxes) + " are in use");
+  const auto number = *free_.begin();
+  free_.erase(free_.begin());
+  return number;
+}
+
+void slot_pool::free(std::uint32_t number) {
+  const std::scoped_lock lock(mutex_);
+  free_.insert(number);
+}
+
+result<slot> slot_pool::take() {
+  std::optional<slot> ready;
+  {
+    const std::scoped_lock lock(mutex_);
+    if (!ready_.empty()) {
+      ready = std::move(ready_.front());
+      ready_.pop_front();
+    }
+  }
+  if (!ready) {
+    DSEC_TRY(const auto number, reserve());
+    auto made = make(number);
+    if (!made) free(number);
+    return made;
+  }
+  DSEC_TRY(const auto lease, host_.get());
+  if (lease.generation == ready->generation) return std::move(*ready);
+  // Its namespaces went with the launcher that held them.
+  auto made = make_namespaces(*ready);
+  if (made) return std::move(*ready);
+  if (const auto undone = give_back(*ready); !undone)
+    base::log::warn("slot_left", {{"slot", ready->number}, {"error", undone.error().to_string()}});
+  return fail(made.error());
+}
+
+result<slot> slot_pool::make(std::uint32_t number) {
+  slot s;
+  s.number = number;
+  DSEC_TRY(s.groups, groups_.make_slot(number, node_.aether_uid_base + number));
+  auto rest = groups_.set_limits(s.groups, expected_);
+  if (rest) rest = make_namespaces(s);
+  if (rest) return s;
+  if (const auto undone = groups_.remove_slot(s.groups.name, sys::after(remove_timeout)); !undone)
+    base::log::warn("slot_left", {{"slot", number}, {"error", undone.error().to_string()}});
+  return fail(rest.error());
+}
+
+result<void> slot_pool::make_namespaces(slot& s) {
+  DSEC_TRY(const auto lease, host_.get());
+  s.generation = lease.generation;
+  return lease.client->make_slot(s.number, node_.uid_base + s.number * uids_per_slot,
+                                 node_.aether_uid_base + s.number);
+}
+
+result<void> slot_pool::give_back(slot& s) {
+  // ENOENT: a sandbox took them over, or their launcher is gone.
+  if (const auto lease = host_.current(); lease.client && lease.generation == s.generation) {
+    const auto dropped = lease.client->drop_slot(s.number);
+    if (!dropped && dropped.error().code != errc::not_found &&
+        dropped.error().code != errc::unavailable)
+      return dropped;
+  }
+  DSEC_CHECK(groups_.remove_slot(s.groups.name, sys::after(remove_timeout)));
+  free(s.number);
+  return {};
+}
+
+result<void> slot_pool::refill() {
+  const std::scoped_lock one(refill_mutex_);
+  while (true) {
+    {
+      const std::scoped_lock lock(mutex_);
+      if (ready_.size() >= node_.slot_pool || free_.empty()) return {};
+    }
+    DSEC_TRY(const auto number, reserve());
+    auto made = make(number);
+    if (!made) {
+      free(number);
+      return fail(made.error());
+    }
+    const std::scoped_lock lock(mutex_);
+    ready_.push_back(std::move(*made));
+  }
+}
+
+result<void> slot_pool::drain() {
+  while (true) {
+    std::optional<slot> s;
+    {
+      const std::scoped_lock lock(mutex_);
+      if (ready_.empty()) return {};
+      s = std::move(ready_.front());
+      ready_.pop_front();
+    }
+    DSEC_CHECK(give_back(*s));
+  }
+}
+
+}  // namespace dsec::container

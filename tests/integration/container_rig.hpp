@@ -1,0 +1,128 @@
+// What the container backend's tests work with: a backend of their own (instance, state directory,
+// uids), sandboxes in it whose events are recorded, commands that are waited for. The destructor
+// closes the backend and checks that nothing is left on the host.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "backends/container/container_backend.hpp"
+#include "support/leak_check.hpp"
+
+namespace dsec::test {
+
+using namespace std::chrono_literals;
+
+/// What became of a command.
+struct ended {
+  std::optional<backends::command_exited> exited;
+  std::optional<base::error> failed;
+  std::string out, err;
+
+  [[nodiscard]] int code() const { return exited ? exited->exit_code : -1; }
+};
+
+/// Everything the owner of a sandbox is told.
+class recorder {
+ public:
+  backends::event_sink sink();
+  bool wait_started(const std::string& id, std::chrono::milliseconds limit);
+  /// Exited or failed; nullopt after the limit.
+  std::optional<ended> wait_ended(const std::string& id, std::chrono::milliseconds limit);
+  std::optional<std::pair<base::cause, std::string>> wait_gone(std::chrono::milliseconds limit);
+  [[nodiscard]] int times_gone() const;
+
+ private:
+  struct state {
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::map<std::string, int> started;
+    std::map<std::string, ended> ends;
+    std::optional<std::pair<base::cause, std::string>> gone;
+    int times_gone = 0;
+  };
+  std::shared_ptr<state> state_ = std::make_shared<state>();
+};
+
+/// A sandbox whose events are recorded.
+class container_box {
+ public:
+  container_box(std::unique_ptr<backends::instance> instance, recorder events)
+      : instance_(std::move(instance)), events_(std::move(events)) {}
+
+  backends::instance* operator->() { return instance_.get(); }
+  recorder& events() { return events_; }
+
+  /// These throw when a command cannot be sent or does not end in time.
+  ended run(backends::exec_spec spec, std::chrono::milliseconds limit = 20s);
+  ended sh(const std::string& script, std::chrono::milliseconds limit = 20s);
+  ended wait(const std::string& id, std::chrono::milliseconds limit = 20s);
+  /// Starts a command and waits until it runs; answers its id.
+  std::string begin(backends::exec_spec spec);
+  std::string begin_sh(const std::string& script);
+
+  void stop();
+
+ private:
+  std::string next_id() { return "c" + std::to_string(++last_); }
+  std::unique_ptr<backends::instance> instance_;
+  recorder events_;
+  int last_ = 0;
+};
+
+backends::exec_spec shell(const std::string& script);
+backends::exec_spec program(std::vector<std::string> argv);
+
+/// EROFS images, made once per run:
+///   box   busybox with its applets, /etc/passwd with root and joe (1000), /attack
+///   (tests/support/attack) bare  /attack and nothing else: no libc, no shell, no /etc
+const std::filesystem::path& box_image(const std::string& name);
+
+struct rig_options {
+  std::uint32_t slot_pool = 2;
+  std::uint32_t max_sandboxes = 256;
+};
+
+class container_rig {
+ public:
+  explicit container_rig(const rig_options& options = {}, bool open_now = true);
+  ~container_rig();
+  container_rig(const container_rig&) = delete;
+  container_rig& operator=(const container_rig&) = delete;
+
+  /// Throws when it fails.
+  void open();
+  container::container_backend& backend() { return *backend_; }
+  [[nodiscard]] const leak_scope& scope() const { return scope_; }
+
+  /// A spec over the box image.
+  static backends::start_spec spec(const std::string& id, const std::string& image = "box");
+  /// Throws when it fails.
+  container_box start(const backends::start_spec& spec);
+  container_box start(const std::string& id) { return start(spec(id)); }
+  base::result<container_box> try_start(const backends::start_spec& spec);
+
+  /// Its group of version 2.
+  [[nodiscard]] std::filesystem::path group() const;
+  /// Host pids of the processes in the groups of all its sandboxes, aethers included.
+  [[nodiscard]] std::vector<pid_t> inhabitants() const;
+  [[nodiscard]] std::optional<pid_t> launcher_pid() const;
+
+ private:
+  leak_scope scope_;
+  base::node_config node_;
+  std::vector<std::string> descriptors_;
+  std::unique_ptr<container::container_backend> backend_;
+};
+
+/// Polls until `done` or the limit; answers its last word.
+bool eventually(const std::function<bool()>& done, std::chrono::milliseconds limit = 10s);
+
+}  // namespace dsec::test

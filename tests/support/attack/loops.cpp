@@ -1,0 +1,42 @@
+// Attacks that never stop by themselves.
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "attack.hpp"
+
+namespace dsec::attack {
+namespace {
+
+long now() {
+  timespec t{};
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return t.tv_sec;
+}
+
+}  // namespace
+
+void loop_signal(int number, int seconds) {
+  signal(SIGTERM, SIG_IGN);
+  for (const long until = now() + seconds; now() < until;)
+    kill(-1, number);  // all but itself and process 1
+}
+
+void fork_bomb(int seconds) {
+  const long until = now() + seconds;
+  while (now() < until) {
+    if (fork() < 0) usleep(100);
+  }
+}
+
+void eat_memory(int mib) {
+  const size_t size = static_cast<size_t>(mib) << 20U;
+  void* memory = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) exit(3);
+  memset(memory, 1, size);
+}
+
+}  // namespace dsec::attack

@@ -1,0 +1,31 @@
+// What an instance has left on the host, looked for from outside by its name, its state directory
+// and its uids: everything that can outlive the code that made it. Works without the instance's
+// cooperation; any thread, as root.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace dsec::test {
+
+struct leak_scope {
+  std::string instance;
+  std::filesystem::path state;
+  std::uint32_t uid_base = 0, aether_uid_base = 0;  // 0: ids are not looked at
+  std::uint32_t slots = 4096;
+  bool spools_allowed = false;  // records may stay: <state>/sandboxes/<id>/spool
+};
+
+/// One line per leak, naming it:
+///   processes in its groups, with its uids (in its namespaces), or its launcher; mounts of or at
+///   the state directory in any mount namespace; control groups of any hierarchy; loop devices on
+///   files of the state directory; sockets, uppers, trash and half-made blobs in it.
+std::vector<std::string> find_leaks(const leak_scope& scope);
+
+/// Descriptors of this process by what they are ("socket", "mnt", "/path" …), one line each,
+/// sorted: to be compared before and after.
+std::vector<std::string> open_descriptors();
+
+}  // namespace dsec::test

@@ -1,0 +1,166 @@
+// dsecd's end of a channel against the far end of a socket pair played by the test.
+#include "backends/container/aether_channel.hpp"
+
+#include <catch2/catch.hpp>
+#include <cstring>
+#include <future>
+
+#include "backends/sys/datagram.hpp"
+
+using namespace dsec;
+using namespace dsec::container;
+using namespace std::chrono_literals;
+using base::errc;
+
+namespace {
+
+struct far_end {
+  sys::unique_fd socket;
+
+  /// The next datagram; waits for it.
+  std::vector<std::byte> receive() {
+    const auto until = sys::after(5s);
+    std::vector<std::byte> buffer(guest::max_datagram);
+    while (sys::remaining_ms(until) > 0) {
+      const auto got = sys::receive_datagram(socket.get(), buffer);
+      REQUIRE(got);
+      if (got->state == sys::receive_state::data) {
+        buffer.resize(got->size);
+        return buffer;
+      }
+      std::this_thread::yield();
+    }
+    FAIL("nothing was sent");
+    return {};
+  }
+  guest::header receive_header() {
+    guest::header h;
+    std::memcpy(&h, receive().data(), sizeof h);
+    return h;
+  }
+  template <class Body>
+  void send(guest::msg type, const Body& body, std::uint32_t seq) {
+    std::vector<std::byte> out(sizeof(guest::header) + sizeof body);
+    const guest::header h{static_cast<std::uint16_t>(type), 0,
+                          static_cast<std::uint32_t>(out.size()), seq, 0};
+    std::memcpy(out.data(), &h, sizeof h);
+    std::memcpy(out.data() + sizeof h, &body, sizeof body);
+    REQUIRE(sys::send_datagram(socket.get(), out) == true);
+  }
+};
+
+struct channel_pair {
+  std::unique_ptr<sys::event_loop> loop = *sys::event_loop::start("test");
+  far_end far;
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::vector<incoming> received;
+  std::vector<std::string> closed;
+  std::unique_ptr<aether_channel> channel;
+
+  channel_pair() {
+    auto ends = sys::datagram_pair();
+    REQUIRE(ends);
+    far.socket = std::move(ends->second);
+    channel_events events;
+    events.receive = [this](incoming in) {
+      const std::scoped_lock lock(mutex);
+      received.push_back(std::move(in));
+      changed.notify_all();
+    };
+    events.closed = [this](std::string why) {
+      const std::scoped_lock lock(mutex);
+      closed.push_back(std::move(why));
+      changed.notify_all();
+    };
+    channel = *aether_channel::open(*loop, std::move(ends->first), events);
+  }
+  bool wait(const std::function<bool()>& done) {
+    std::unique_lock lock(mutex);
+    return changed.wait_for(lock, 5s, done);
+  }
+};
+
+guest::started_body started(const char* id) {
+  guest::started_body body{};
+  std::strcpy(body.id, id);
+  return body;
+}
+
+}  // namespace
+
+TEST_CASE("the handshake needs a hello of the same version") {
+  channel_pair p;
+  auto shaking =
+      std::async(std::launch::async, [&] { return p.channel->handshake(sys::after(5s)); });
+  CHECK(p.far.receive_header().type == static_cast<std::uint16_t>(guest::msg::hello));
+  const bool good = GENERATE(true, false);
+  p.far.send(guest::msg::hello, guest::hello_body{good ? guest::channel_version : 99, 0, 0}, 0);
+  const auto outcome = shaking.get();
+  CHECK(outcome.has_value() == good);
+  if (!good) CHECK(outcome.error().code == errc::unsupported);
+}
+
+TEST_CASE("a handshake without an answer ends at its deadline or with aether's death") {
+  channel_pair p;
+  CHECK(p.channel->handshake(sys::after(20ms)).error().code == errc::deadline_exceeded);
+  p.far.socket.reset();
+  REQUIRE(p.wait([&] { return p.closed.size() == 1; }));
+  CHECK(p.channel->handshake(sys::after(5s)).error().code == errc::sandbox_failed);
+}
+
+TEST_CASE("repetitions are dropped and what was received is acknowledged") {
+  channel_pair p;
+  p.far.send(guest::msg::started, started("a"), 1);
+  p.far.send(guest::msg::started, started("a"), 1);
+  p.far.send(guest::msg::started, started("b"), 2);
+  REQUIRE(p.wait([&] { return p.received.size() == 2; }));
+  CHECK(std::get<frame_started>(p.received[1].body).id == "b");
+  REQUIRE(p.channel->send(encode_id(guest::msg::kill, "a")));
+  const auto h = p.far.receive_header();
+  CHECK(h.seq == 1);
+  CHECK(h.ack == 2);
+}
+
+TEST_CASE("many results are acknowledged although nothing else is sent") {
+  channel_pair p;
+  for (std::uint32_t i = 1; i <= 40; ++i) p.far.send(guest::msg::started, started("a"), i);
+  const auto h = p.far.receive_header();
+  CHECK(h.type == static_cast<std::uint16_t>(guest::msg::ping));
+  CHECK(h.ack >= 32);
+}
+
+TEST_CASE("a reader that does not read fills the queue, then everything arrives in order") {
+  channel_pair p;
+  std::uint32_t sent = 0;
+  base::result<void> last;
+  while ((last = p.channel->send(encode_id(guest::msg::kill, "a")))) REQUIRE(++sent < 100'000);
+  CHECK(last.error().code == errc::capacity);
+  for (std::uint32_t i = 1; i <= sent; ++i) REQUIRE(p.far.receive_header().seq == i);
+}
+
+TEST_CASE("the far end's death is told once; then nothing can be sent") {
+  channel_pair p;
+  p.far.socket.reset();
+  REQUIRE(p.wait([&] { return !p.closed.empty(); }));
+  CHECK(p.channel->send(encode_plain(guest::msg::ping)).error().code == errc::sandbox_failed);
+  p.channel->close();
+  CHECK(p.closed.size() == 1);
+}
+
+TEST_CASE("garbage closes the channel") {
+  channel_pair p;
+  const char garbage[] = "this is no datagram of ours at all";
+  REQUIRE(sys::send_datagram(p.far.socket.get(), sys::bytes_of(garbage)) == true);
+  REQUIRE(p.wait([&] { return p.closed.size() == 1; }));
+  CHECK(p.received.empty());
+}
+
+TEST_CASE("close() by the owner tells nobody") {
+  channel_pair p;
+  p.channel->close();
+  p.far.socket.reset();
+  CHECK(p.channel->send(encode_plain(guest::msg::ping)).error().code == errc::sandbox_failed);
+  p.channel.reset();
+  CHECK(p.closed.empty());
+}
