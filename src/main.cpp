@@ -1,1 +1,6 @@
-int main() { return 0; }
+// dsecd: one binary, coordinator or worker.
+#include "cli/cli.hpp"
+
+int main(int argc, char** argv) {
+  return dsec::cli::run(argc, argv);
+}

@@ -1,8 +1,8 @@
-// What every kind of sandbox must do. One backend object per kind and worker, one instance per live sandbox.
-// Threads: backend::start, instance::stop and the file calls of the host block and run on a blocking pool;
-// instance::exec, kill and query never block and may be called from any thread; events arrive on the backend's
-// own thread and must only hand over.
-// A backend says what it cannot do by errc::unsupported, found at start-up by probe(), never a surprise later.
+// What every kind of sandbox must do. One backend object per kind and worker, one instance per live
+// sandbox. Threads: backend::start, instance::stop and the file calls of the host block and run on
+// a blocking pool; instance::exec, kill and query never block and may be called from any thread;
+// events arrive on the backend's own thread and must only hand over. A backend says what it cannot
+// do by errc::unsupported, found at start-up by probe(), never a surprise later.
 #pragma once
 
 #include <chrono>
@@ -25,7 +25,7 @@ struct layer_ref {
 };
 
 struct limits {
-  std::uint32_t cpu_millis = 1000;                    // 1000 = one CPU
+  std::uint32_t cpu_millis = 1000;  // 1000 = one CPU
   std::uint64_t memory_bytes = 512ULL << 20U;
   std::uint32_t pids = 4096;
   std::uint32_t nofile = 65536;
@@ -41,17 +41,17 @@ struct start_spec {
 enum class exec_kind : std::uint8_t { program, shell, read_file, write_file };
 
 struct exec_spec {
-  std::string id;                 // base::is_valid_command_id
+  std::string id;  // base::is_valid_command_id
   exec_kind kind = exec_kind::program;
   std::vector<std::string> argv;  // shell: argv[0] is the script; files: argv[0] is the path
   std::vector<std::string> env;   // NAME=VALUE, complete: nothing is inherited
   std::string cwd = "/";
-  std::string user = "root";      // NAME, UID, NAME:GROUP, UID:GID
+  std::string user = "root";  // NAME, UID, NAME:GROUP, UID:GID
   std::string stdin_data;
-  std::chrono::milliseconds timeout{0};         // 0 = none
-  std::uint64_t output_cap = 64ULL << 20U;      // bytes kept per stream
-  std::uint64_t offset = 0, length = 0;         // files
-  std::uint32_t mode = 0644;                    // write_file
+  std::chrono::milliseconds timeout{0};     // 0 = none
+  std::uint64_t output_cap = 64ULL << 20U;  // bytes kept per stream
+  std::uint64_t offset = 0, length = 0;     // files
+  std::uint32_t mode = 0644;                // write_file
 };
 
 struct command_started {
@@ -59,7 +59,8 @@ struct command_started {
   std::chrono::system_clock::time_point at;
 };
 
-/// Why a command was never started: code is exec_failed, no_shell, invalid_argument, capacity or unavailable.
+/// Why a command was never started: code is exec_failed, no_shell, invalid_argument, capacity or
+/// unavailable.
 struct command_failed {
   std::string id;
   base::error why;
@@ -67,7 +68,7 @@ struct command_failed {
 
 struct command_exited {
   std::string id;
-  int exit_code = 0;              // 0..255; 128 + signal
+  int exit_code = 0;  // 0..255; 128 + signal
   int signal = 0;
   bool timed_out = false, killed = false, oom_killed = false;
   std::chrono::microseconds duration{0};
@@ -80,14 +81,15 @@ struct event_sink {
   std::function<void(command_started)> started;
   std::function<void(command_failed)> failed;
   std::function<void(command_exited)> exited;
-  std::function<void(base::cause, std::string detail)> gone;  // the sandbox has failed; at most once
+  std::function<void(base::cause, std::string detail)>
+      gone;  // the sandbox has failed; at most once
 };
 
 enum class stream : std::uint8_t { out, err };
 
 struct output_piece {
   std::string data;
-  std::uint64_t offset = 0;       // of data; later than asked for when bytes were dropped in between
+  std::uint64_t offset = 0;  // of data; later than asked for when bytes were dropped in between
 };
 
 struct usage {
@@ -104,15 +106,17 @@ class instance {
   virtual base::result<void> exec(exec_spec spec) = 0;
   /// SIGKILL for the command's whole group.
   virtual base::result<void> kill(const std::string& command_id) = 0;
-  /// Bytes [offset, offset + length) of a command's stream, from its spool. `total` is the stream's length from
-  /// command_exited; nullopt while the command runs (then only what lies before the ring can be read).
-  virtual base::result<output_piece> read_output(const std::string& command_id, stream which, std::uint64_t offset,
-                                                 std::uint64_t length, std::optional<std::uint64_t> total) = 0;
+  /// Bytes [offset, offset + length) of a command's stream, from its spool. `total` is the stream's
+  /// length from command_exited; nullopt while the command runs (then only what lies before the
+  /// ring can be read).
+  virtual base::result<output_piece> read_output(const std::string& command_id, stream which,
+                                                 std::uint64_t offset, std::uint64_t length,
+                                                 std::optional<std::uint64_t> total) = 0;
   /// Drops the spools of an ended command.
   virtual void forget(const std::string& command_id) = 0;
   virtual base::result<backends::usage> usage() = 0;
-  /// Kills all, waits until nothing is left, gives back slot, groups and upper. Idempotent; keeps going on errors
-  /// and reports them together.
+  /// Kills all, waits until nothing is left, gives back slot, groups and upper. Idempotent; keeps
+  /// going on errors and reports them together.
   virtual base::result<void> stop() = 0;
 };
 
@@ -129,7 +133,8 @@ class backend {
   [[nodiscard]] virtual std::string name() const = 0;
   virtual std::vector<probe_item> probe() = 0;
   /// Blocks until the sandbox answers on its channel, or fails with everything undone.
-  virtual base::result<std::unique_ptr<instance>> start(const start_spec& spec, event_sink sink) = 0;
+  virtual base::result<std::unique_ptr<instance>> start(const start_spec& spec,
+                                                        event_sink sink) = 0;
   /// Tops up whatever the backend keeps ready (slots). Blocks; called in the background.
   virtual void refill() {}
 };

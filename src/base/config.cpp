@@ -1,11 +1,12 @@
 #include "base/config.hpp"
 
+#include <toml++/toml.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <fstream>
 #include <numeric>
 #include <sstream>
-#include <toml++/toml.h>
 #include <variant>
 #include <vector>
 
@@ -16,7 +17,8 @@ namespace dsec::base {
 namespace {
 
 using number_range = std::pair<double, double>;
-using target = std::variant<std::string*, std::filesystem::path*, std::uint16_t*, std::uint32_t*, double*>;
+using target =
+    std::variant<std::string*, std::filesystem::path*, std::uint16_t*, std::uint32_t*, double*>;
 
 /// One key: where it stands in the file, where its value goes, its unit and its legal range.
 struct key {
@@ -101,14 +103,15 @@ struct reader {
     const bool whole = !std::holds_alternative<double*>(k.field);
     const auto name = qualified(k.section, k.name);
     if (!value || (whole && !node.is_integer())) {
-      return fail(errc::invalid_argument, at(node) + name + " must be a number (" + std::string(k.unit) + ")");
+      return fail(errc::invalid_argument,
+                  at(node) + name + " must be a number (" + std::string(k.unit) + ")");
     }
     if (!(*value >= k.range.first && *value <= k.range.second)) {
       std::ostringstream text;
       text << std::fixed;
       text.precision(whole ? 0 : 2);
-      text << at(node) << name << " must be between " << k.range.first << " and " << k.range.second << " ("
-           << k.unit << ")";
+      text << at(node) << name << " must be between " << k.range.first << " and " << k.range.second
+           << " (" << k.unit << ")";
       return fail(errc::invalid_argument, text.str());
     }
     std::visit(
@@ -126,7 +129,8 @@ struct reader {
     if (text == nullptr && path == nullptr) return assign_number(k, node);
     const auto value = node.value<std::string>();
     if (!node.is_string() || !value || value->empty()) {
-      return fail(errc::invalid_argument, at(node) + qualified(k.section, k.name) + " must be a non-empty string (" +
+      return fail(errc::invalid_argument, at(node) + qualified(k.section, k.name) +
+                                              " must be a non-empty string (" +
                                               std::string(k.unit) + ")");
     }
     if (text != nullptr) **text = *value;
@@ -143,15 +147,16 @@ struct reader {
         DSEC_CHECK(assign(*match, node));
         continue;
       }
-      const bool is_section = section.empty() && std::any_of(keys.begin(), keys.end(), [&](const key& k) {
-                                return k.section == name.str();
-                              });
+      const bool is_section =
+          section.empty() && std::any_of(keys.begin(), keys.end(),
+                                         [&](const key& k) { return k.section == name.str(); });
       if (is_section && node.is_table()) {
         DSEC_CHECK(this->table(name.str(), *node.as_table()));
         continue;
       }
       const auto unknown = qualified(section, name.str());
-      return fail(errc::invalid_argument, at(node) + "unknown key '" + unknown + "'; the nearest known one is '" +
+      return fail(errc::invalid_argument, at(node) + "unknown key '" + unknown +
+                                              "'; the nearest known one is '" +
                                               nearest(keys, unknown) + "'");
     }
     return {};
@@ -162,21 +167,27 @@ result<void> check_relations(const config& c, std::string_view origin) {
   const auto bad = [&](std::string text) {
     return fail(errc::invalid_argument, std::string(origin) + ": " + std::move(text));
   };
-  for (const auto& [name, value] : {std::pair{"node.name", c.node.name}, {"node.instance", c.node.instance}}) {
+  for (const auto& [name, value] :
+       {std::pair{"node.name", c.node.name}, {"node.instance", c.node.instance}}) {
     if (!is_valid_id(value) || value.size() > 40) {
-      return bad(std::string(name) + " '" + value + "' must be a-z, 0-9 and '-', at most 40 characters");
+      return bad(std::string(name) + " '" + value +
+                 "' must be a-z, 0-9 and '-', at most 40 characters");
     }
   }
   if (log::level ignored{}; !log::parse_level(c.log_level, ignored)) {
     return bad("log_level '" + c.log_level + "' must be debug, info, warn or error");
   }
-  const std::uint64_t ranges_end = std::uint64_t{c.node.uid_base} + std::uint64_t{c.node.max_sandboxes} * 65'536;
+  const std::uint64_t ranges_end =
+      std::uint64_t{c.node.uid_base} + std::uint64_t{c.node.max_sandboxes} * 65'536;
   if (ranges_end > 4'294'967'294ULL) {
-    return bad("node.uid_base + node.max_sandboxes * 65536 is over the largest uid; lower one of them");
+    return bad(
+        "node.uid_base + node.max_sandboxes * 65536 is over the largest uid; lower one of them");
   }
   const std::uint64_t aether_end = std::uint64_t{c.node.aether_uid_base} + c.node.max_sandboxes;
   if (aether_end > c.node.uid_base && c.node.aether_uid_base < ranges_end) {
-    return bad("node.aether_uid_base overlaps the sandboxes' uids from node.uid_base on; move one of them");
+    return bad(
+        "node.aether_uid_base overlaps the sandboxes' uids from node.uid_base on; move one of "
+        "them");
   }
   return {};
 }
@@ -188,7 +199,8 @@ result<config> parse_config(std::string_view text, std::string_view origin) {
   try {
     parsed = toml::parse(text, origin);
   } catch (const toml::parse_error& e) {
-    return fail(errc::invalid_argument, std::string(origin) + ":" + std::to_string(e.source().begin.line) + ": " +
+    return fail(errc::invalid_argument, std::string(origin) + ":" +
+                                            std::to_string(e.source().begin.line) + ": " +
                                             std::string(e.description()));
   }
   config c;

@@ -1,6 +1,6 @@
-// Typed configuration of dsecd: TOML file -> one struct per component, every key with default, unit and range.
-// Command line > environment > file > default. Unknown keys are errors that name the nearest known one.
-// Pure; any thread. The shipped config/*.toml are parsed by a test.
+// Typed configuration of dsecd: TOML file -> one struct per component, every key with default, unit
+// and range. Command line > environment > file > default. Unknown keys are errors that name the
+// nearest known one. Pure; any thread. The shipped config/*.toml are parsed by a test.
 #pragma once
 
 #include <cstdint>
@@ -13,30 +13,31 @@
 namespace dsec::base {
 
 struct gateway_config {
-  std::string bind = "127.0.0.1";          // address the gateway listens on
-  std::uint16_t port = 7070;               // 0 = any free one (written to <state>/url)
-  std::uint32_t max_connections = 10'000;  // further ones are answered 503
+  std::string bind = "127.0.0.1";               // address the gateway listens on
+  std::uint16_t port = 7070;                    // 0 = any free one (written to <state>/url)
+  std::uint32_t max_connections = 10'000;       // further ones are answered 503
   std::uint32_t default_deadline_ms = 120'000;  // for requests that name none
 };
 
 struct node_config {
-  std::string name = "e0";                 // this edge; becomes the first part of sandbox ids
-  std::string instance = "dsec";           // names cgroups and everything else this instance owns on the host
-  std::uint32_t uid_base = 1'000'000'000;  // first host uid of slot 0's range of 65536
+  std::string name = "e0";  // this edge; becomes the first part of sandbox ids
+  std::string instance =
+      "dsec";  // names cgroups and everything else this instance owns on the host
+  std::uint32_t uid_base = 1'000'000'000;       // first host uid of slot 0's range of 65536
   std::uint32_t aether_uid_base = 900'000'000;  // host uid of slot 0's aether
-  std::uint32_t max_sandboxes = 4096;      // slots
-  std::uint32_t slot_pool = 8;             // slots kept ready
-  std::uint32_t memory_reserve_mb = 1024;  // MiB never given to sandboxes
-  double memory_overcommit = 4.0;          // sum of limits / memory, at most
+  std::uint32_t max_sandboxes = 4096;           // slots
+  std::uint32_t slot_pool = 8;                  // slots kept ready
+  std::uint32_t memory_reserve_mb = 1024;       // MiB never given to sandboxes
+  double memory_overcommit = 4.0;               // sum of limits / memory, at most
   std::uint32_t retention_seconds = 3600;  // records and spools of ended sandboxes are kept so long
 };
 
 struct sandbox_config {
-  std::uint32_t cpu_millis = 1000;         // defaults for sandboxes that name none
+  std::uint32_t cpu_millis = 1000;  // defaults for sandboxes that name none
   std::uint32_t memory_mb = 512;
   std::uint32_t pids = 4096;
   std::uint32_t nofile = 65'536;
-  std::uint32_t spool_mb = 64;             // output kept per command and stream, MiB
+  std::uint32_t spool_mb = 64;  // output kept per command and stream, MiB
 };
 
 struct config {

@@ -1,4 +1,5 @@
-// The guest programs that are carried inside this binary (cmake/Embed.cmake). Read-only, any thread.
+// The guest programs that are carried inside this binary (cmake/Embed.cmake). Read-only, any
+// thread.
 #pragma once
 
 #include <cstddef>

@@ -48,27 +48,41 @@ const row& find(errc code) {
 
 errc code_of(int number) {
   switch (number) {
-    case ENOENT: return errc::not_found;
-    case EEXIST: return errc::already_exists;
+    case ENOENT:
+      return errc::not_found;
+    case EEXIST:
+      return errc::already_exists;
     case EACCES:
-    case EPERM: return errc::permission_denied;
+    case EPERM:
+      return errc::permission_denied;
     case EINVAL:
-    case ENAMETOOLONG: return errc::invalid_argument;
+    case ENAMETOOLONG:
+      return errc::invalid_argument;
     case ENOSYS:
-    case EOPNOTSUPP: return errc::unsupported;
+    case EOPNOTSUPP:
+      return errc::unsupported;
     case ENOSPC:
     case EDQUOT:
-    case EIO: return errc::io;
-    case ETIMEDOUT: return errc::deadline_exceeded;
-    default: return errc::internal;
+    case EIO:
+      return errc::io;
+    case ETIMEDOUT:
+      return errc::deadline_exceeded;
+    default:
+      return errc::internal;
   }
 }
 
 }  // namespace
 
-std::string_view to_string(errc code) { return find(code).name; }
-bool retryable(errc code) { return find(code).retryable; }
-int exit_code(errc code) { return find(code).exit_code; }
+std::string_view to_string(errc code) {
+  return find(code).name;
+}
+bool retryable(errc code) {
+  return find(code).retryable;
+}
+int exit_code(errc code) {
+  return find(code).exit_code;
+}
 
 std::string error::to_string() const {
   std::string text = message;
@@ -87,6 +101,8 @@ error from_errno(std::string message, int number) {
   return {code_of(number), std::move(message), number};
 }
 
-error from_errno(std::string message) { return from_errno(std::move(message), errno); }
+error from_errno(std::string message) {
+  return from_errno(std::move(message), errno);
+}
 
 }  // namespace dsec::base

@@ -1,6 +1,6 @@
-// Error values: one documented code each, never renumbered (they travel on the wire and become exit codes).
-// Any thread. `message` is a lower-case human sentence that names the object and, where there is one, the
-// remedy; `sys_errno` is the errno behind it or 0.
+// Error values: one documented code each, never renumbered (they travel on the wire and become exit
+// codes). Any thread. `message` is a lower-case human sentence that names the object and, where
+// there is one, the remedy; `sys_errno` is the errno behind it or 0.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ enum class errc : std::uint16_t {
   conflict = 5,           // same idempotency key with another body
   unauthenticated = 6,    // no or unknown API key
   permission_denied = 7,  // known, but not allowed; also file permissions inside a sandbox
-  capacity = 8,           // admission refused until the deadline; the message names the scarce resource
+  capacity = 8,  // admission refused until the deadline; the message names the scarce resource
   deadline_exceeded = 9,  // the request's own deadline passed
   unavailable = 10,       // infrastructure is down or restarting; retry
   unsupported = 11,       // this host, backend or version cannot do it
@@ -26,11 +26,12 @@ enum class errc : std::uint16_t {
   sandbox_failed = 13,    // the sandbox died; the message gives the cause
   too_large = 14,         // a limit of the protocol or of a file transfer
   no_shell = 15,          // run_shell in an image that has neither /bin/bash nor /bin/sh
-  exec_failed = 16,       // the program could not be started (not found, not executable, bad cwd or user)
-  io = 17,                // disk full and other I/O errors of the host
-  protocol = 18,          // malformed frame or message
-  corrupt = 19,           // damaged store, image or record
-  cancelled = 20,         // given up because the other side went away or the daemon is stopping
+  exec_failed =
+      16,          // the program could not be started (not found, not executable, bad cwd or user)
+  io = 17,         // disk full and other I/O errors of the host
+  protocol = 18,   // malformed frame or message
+  corrupt = 19,    // damaged store, image or record
+  cancelled = 20,  // given up because the other side went away or the daemon is stopping
 };
 
 std::string_view to_string(errc code);

@@ -1,6 +1,8 @@
-// Failure points, compiled in only with -DDSEC_FAILPOINTS (presets dev, asan, tsan). Which ones fire comes from
-// the environment variable DSEC_FAILPOINTS="name=error,other=kill" or from arm(). Thread-safe.
-//   error: the step returns an injected errc::internal      kill: the process kills itself with SIGKILL
+// Failure points, compiled in only with -DDSEC_FAILPOINTS (presets dev, asan, tsan). Which ones
+// fire comes from the environment variable DSEC_FAILPOINTS="name=error,other=kill" or from arm().
+// Thread-safe.
+//   error: the step returns an injected errc::internal      kill: the process kills itself with
+//   SIGKILL
 #pragma once
 
 #include <string>
@@ -14,10 +16,12 @@ namespace dsec::base::failpoint {
 /// Arms `name` to fire once (or always, with `sticky`). Action is "error" or "kill".
 void arm(std::string_view name, std::string_view action, bool sticky = false);
 void disarm_all();
-/// Fires if armed. 
+/// Fires if armed.
 result<void> check(std::string_view name);
 #else
-inline result<void> check(std::string_view) { return {}; }
+inline result<void> check(std::string_view) {
+  return {};
+}
 #endif
 
 }  // namespace dsec::base::failpoint

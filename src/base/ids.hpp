@@ -1,6 +1,6 @@
-// Identifiers. A sandbox id is `<edge>-<16 random base-32 characters>`: lower-case letters, digits and '-',
-// at most 63 characters, so that it is a host name; the part before the last '-' names the edge that owns it.
-// Any thread; randomness is getrandom(2).
+// Identifiers. A sandbox id is `<edge>-<16 random base-32 characters>`: lower-case letters, digits
+// and '-', at most 63 characters, so that it is a host name; the part before the last '-' names the
+// edge that owns it. Any thread; randomness is getrandom(2).
 #pragma once
 
 #include <string>

@@ -16,7 +16,9 @@ constexpr std::string_view names[] = {"debug", "info", "warn", "error"};
 
 }  // namespace
 
-void set_level(level minimum) { minimum_level = minimum; }
+void set_level(level minimum) {
+  minimum_level = minimum;
+}
 
 bool parse_level(std::string_view name, level& out) {
   for (std::size_t i = 0; i < std::size(names); ++i) {
@@ -32,7 +34,8 @@ void write(level l, std::string_view event, std::initializer_list<field> fields)
   if (l < minimum_level.load(std::memory_order_relaxed)) return;
   nlohmann::ordered_json line;
   const auto now = std::chrono::system_clock::now().time_since_epoch();
-  line["ts"] = static_cast<double>(std::chrono::duration_cast<std::chrono::microseconds>(now).count()) / 1e6;
+  line["ts"] =
+      static_cast<double>(std::chrono::duration_cast<std::chrono::microseconds>(now).count()) / 1e6;
   line["level"] = names[static_cast<std::size_t>(l)];
   line["event"] = event;
   for (const auto& f : fields) {

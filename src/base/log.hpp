@@ -1,5 +1,6 @@
-// Structured logs: one JSON object per line on stderr, fixed field names (ts, level, event, then the caller's).
-// Thread-safe; a line is one write(2). INFO is state changes only; no secrets and no tenant data.
+// Structured logs: one JSON object per line on stderr, fixed field names (ts, level, event, then
+// the caller's). Thread-safe; a line is one write(2). INFO is state changes only; no secrets and no
+// tenant data.
 #pragma once
 
 #include <initializer_list>
@@ -33,9 +34,17 @@ bool parse_level(std::string_view name, level& out);
 
 void write(level l, std::string_view event, std::initializer_list<field> fields);
 
-inline void debug(std::string_view event, std::initializer_list<field> f = {}) { write(level::debug, event, f); }
-inline void info(std::string_view event, std::initializer_list<field> f = {}) { write(level::info, event, f); }
-inline void warn(std::string_view event, std::initializer_list<field> f = {}) { write(level::warn, event, f); }
-inline void error(std::string_view event, std::initializer_list<field> f = {}) { write(level::error, event, f); }
+inline void debug(std::string_view event, std::initializer_list<field> f = {}) {
+  write(level::debug, event, f);
+}
+inline void info(std::string_view event, std::initializer_list<field> f = {}) {
+  write(level::info, event, f);
+}
+inline void warn(std::string_view event, std::initializer_list<field> f = {}) {
+  write(level::warn, event, f);
+}
+inline void error(std::string_view event, std::initializer_list<field> f = {}) {
+  write(level::error, event, f);
+}
 
 }  // namespace dsec::base::log

@@ -11,8 +11,8 @@
 //       blobs/sha256/<hex>         EROFS images, content-addressed, 0400
 //       manifests/<kind>/<name>@<tag>.json
 //       tmp/                       half-made blobs, emptied by the next import
-//     layers/<hex>/                mount points of attached layers (only mounted in the launcher's namespace)
-//     sandboxes/<id>/
+//     layers/<hex>/                mount points of attached layers (only mounted in the launcher's
+//     namespace) sandboxes/<id>/
 //       upper/u, upper/w           overlay upper and work directories
 //       spool/<command>.out|.err   output of commands
 //     trash/                       renamed here by stop, deleted in the background
@@ -39,7 +39,9 @@ class paths {
   [[nodiscard]] std::filesystem::path images() const { return state_ / "images"; }
   [[nodiscard]] std::filesystem::path layers() const { return state_ / "layers"; }
   [[nodiscard]] std::filesystem::path sandboxes() const { return state_ / "sandboxes"; }
-  [[nodiscard]] std::filesystem::path sandbox(std::string_view id) const { return sandboxes() / id; }
+  [[nodiscard]] std::filesystem::path sandbox(std::string_view id) const {
+    return sandboxes() / id;
+  }
   [[nodiscard]] std::filesystem::path trash() const { return state_ / "trash"; }
 
  private:

@@ -10,17 +10,17 @@
 namespace dsec::base {
 
 enum class phase : std::uint8_t {
-  requested = 0,      // record exists, nothing else does
-  admitted = 1,       // resources are promised
-  preparing = 2,      // layers and slot are being taken
-  starting = 3,       // processes are being started
+  requested = 0,  // record exists, nothing else does
+  admitted = 1,   // resources are promised
+  preparing = 2,  // layers and slot are being taken
+  starting = 3,   // processes are being started
   running = 4,
   paused = 5,
   checkpointing = 6,  // from running or paused; goes back to where it came from
   migrating = 7,
   stopping = 8,
-  stopped = 9,        // terminal: ended on request
-  failed = 10,        // terminal: ended by itself; the cause says why
+  stopped = 9,  // terminal: ended on request
+  failed = 10,  // terminal: ended by itself; the cause says why
 };
 inline constexpr int phase_count = 11;
 
@@ -46,7 +46,8 @@ result<cause> parse_cause(std::string_view name);
 
 bool is_terminal(phase p);
 
-/// Whether the table has the edge from -> to. `stopping` can be reached from every phase that is not terminal.
+/// Whether the table has the edge from -> to. `stopping` can be reached from every phase that is
+/// not terminal.
 bool can_transition(phase from, phase to);
 
 }  // namespace dsec::base

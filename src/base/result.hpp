@@ -10,7 +10,9 @@ namespace dsec::base {
 template <class T>
 using result = tl::expected<T, error>;
 
-inline tl::unexpected<error> fail(error e) { return tl::unexpected<error>(std::move(e)); }
+inline tl::unexpected<error> fail(error e) {
+  return tl::unexpected<error>(std::move(e));
+}
 inline tl::unexpected<error> fail(errc code, std::string message) {
   return fail(error{code, std::move(message), 0});
 }
@@ -24,14 +26,15 @@ inline tl::unexpected<error> fail_errno(std::string message) {
 #define DSEC_CONCAT_(a, b) a##b
 #define DSEC_CONCAT(a, b) DSEC_CONCAT_(a, b)
 
-/// DSEC_TRY(auto x, expression): x = *expression, or return its error. DSEC_CHECK(expression): only the latter.
-#define DSEC_TRY(declaration, expression)                                      \
-  auto DSEC_CONCAT(dsec_try_, __LINE__) = (expression);                        \
-  if (!DSEC_CONCAT(dsec_try_, __LINE__))                                       \
+/// DSEC_TRY(auto x, expression): x = *expression, or return its error. DSEC_CHECK(expression): only
+/// the latter.
+#define DSEC_TRY(declaration, expression)                                         \
+  auto DSEC_CONCAT(dsec_try_, __LINE__) = (expression);                           \
+  if (!DSEC_CONCAT(dsec_try_, __LINE__))                                          \
     return ::tl::unexpected(std::move(DSEC_CONCAT(dsec_try_, __LINE__)).error()); \
   declaration = *std::move(DSEC_CONCAT(dsec_try_, __LINE__))
-#define DSEC_CHECK(expression)                                                 \
-  do {                                                                         \
-    if (auto dsec_check_ = (expression); !dsec_check_)                         \
-      return ::tl::unexpected(std::move(dsec_check_).error());                 \
+#define DSEC_CHECK(expression)                                 \
+  do {                                                         \
+    if (auto dsec_check_ = (expression); !dsec_check_)         \
+      return ::tl::unexpected(std::move(dsec_check_).error()); \
   } while (false)

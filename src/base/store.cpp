@@ -19,15 +19,20 @@ using statement = std::unique_ptr<sqlite3_stmt, statement_deleter>;
 errc code_of(int rc) {
   switch (rc & 0xff) {
     case SQLITE_CORRUPT:
-    case SQLITE_NOTADB: return errc::corrupt;
+    case SQLITE_NOTADB:
+      return errc::corrupt;
     case SQLITE_FULL:
     case SQLITE_IOERR:
     case SQLITE_CANTOPEN:
-    case SQLITE_READONLY: return errc::io;
+    case SQLITE_READONLY:
+      return errc::io;
     case SQLITE_BUSY:
-    case SQLITE_LOCKED: return errc::unavailable;
-    case SQLITE_CONSTRAINT: return errc::already_exists;
-    default: return errc::internal;
+    case SQLITE_LOCKED:
+      return errc::unavailable;
+    case SQLITE_CONSTRAINT:
+      return errc::already_exists;
+    default:
+      return errc::internal;
   }
 }
 
@@ -42,7 +47,8 @@ class sqlite_store final : public store {
     return {};
   }
 
-  result<std::vector<sql_row>> query(std::string_view sql, const std::vector<sql_value>& parameters) override {
+  result<std::vector<sql_row>> query(std::string_view sql,
+                                     const std::vector<sql_value>& parameters) override {
     DSEC_TRY(const auto s, prepare(sql, parameters));
     std::vector<sql_row> rows;
     for (;;) {
@@ -66,16 +72,20 @@ class sqlite_store final : public store {
 
  private:
   [[nodiscard]] error failure(int rc, std::string_view what) const {
-    return {code_of(rc), "store '" + name_ + "': " + sqlite3_errmsg(db_.get()) + " in: " + std::string(what.substr(0, 80)),
+    return {code_of(rc),
+            "store '" + name_ + "': " + sqlite3_errmsg(db_.get()) +
+                " in: " + std::string(what.substr(0, 80)),
             0};
   }
 
   result<statement> prepare(std::string_view sql, const std::vector<sql_value>& parameters) {
     sqlite3_stmt* raw = nullptr;
-    const int rc = sqlite3_prepare_v2(db_.get(), sql.data(), static_cast<int>(sql.size()), &raw, nullptr);
+    const int rc =
+        sqlite3_prepare_v2(db_.get(), sql.data(), static_cast<int>(sql.size()), &raw, nullptr);
     statement s(raw);
     if (rc != SQLITE_OK) return fail(failure(rc, sql));
-    for (std::size_t i = 0; i < parameters.size(); ++i) bind(raw, static_cast<int>(i) + 1, parameters[i]);
+    for (std::size_t i = 0; i < parameters.size(); ++i)
+      bind(raw, static_cast<int>(i) + 1, parameters[i]);
     return s;
   }
 
@@ -93,8 +103,12 @@ class sqlite_store final : public store {
     sql_row row;
     for (int i = 0; i < sqlite3_column_count(s); ++i) {
       switch (sqlite3_column_type(s, i)) {
-        case SQLITE_NULL: row.emplace_back(nullptr); break;
-        case SQLITE_INTEGER: row.emplace_back(static_cast<std::int64_t>(sqlite3_column_int64(s, i))); break;
+        case SQLITE_NULL:
+          row.emplace_back(nullptr);
+          break;
+        case SQLITE_INTEGER:
+          row.emplace_back(static_cast<std::int64_t>(sqlite3_column_int64(s, i)));
+          break;
         default: {
           // The blob is asked for before its size, see sqlite3_column_bytes.
           const auto* data = static_cast<const char*>(sqlite3_column_blob(s, i));
@@ -110,12 +124,14 @@ class sqlite_store final : public store {
   std::string name_;
 };
 
-result<void> migrate(store& s, const std::string& name, const std::vector<std::string>& migrations) {
+result<void> migrate(store& s, const std::string& name,
+                     const std::vector<std::string>& migrations) {
   DSEC_TRY(const auto rows, s.query("PRAGMA user_version"));
   const auto version = static_cast<std::size_t>(std::get<std::int64_t>(rows.at(0).at(0)));
   if (version > migrations.size()) {
-    return fail(errc::unsupported, "store '" + name + "' has schema version " + std::to_string(version) +
-                                       ", this program knows " + std::to_string(migrations.size()) +
+    return fail(errc::unsupported, "store '" + name + "' has schema version " +
+                                       std::to_string(version) + ", this program knows " +
+                                       std::to_string(migrations.size()) +
                                        "; start the newer dsecd that wrote it");
   }
   for (std::size_t v = version; v < migrations.size(); ++v) {
@@ -133,8 +149,9 @@ result<std::unique_ptr<store>> open_sqlite(const std::filesystem::path& file, du
                                            const std::vector<std::string>& migrations) {
   const auto name = file.string();
   sqlite3* raw = nullptr;
-  const int rc = sqlite3_open_v2(file.c_str(), &raw,
-                                 SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, nullptr);
+  const int rc =
+      sqlite3_open_v2(file.c_str(), &raw,
+                      SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, nullptr);
   db_handle db(raw);
   if (rc != SQLITE_OK) {
     return fail(code_of(rc), "cannot open store '" + name + "': " + sqlite3_errstr(rc));
@@ -144,10 +161,12 @@ result<std::unique_ptr<store>> open_sqlite(const std::filesystem::path& file, du
   auto s = std::make_unique<sqlite_store>(std::move(db), name);
   DSEC_TRY(const auto mode, s->query("PRAGMA journal_mode = WAL", {}));
   // process: what write(2) has taken survives kill -9 of this process; no fsync at all.
-  DSEC_CHECK(s->execute(d == durability::power ? "PRAGMA synchronous = FULL" : "PRAGMA synchronous = OFF", {}));
+  DSEC_CHECK(s->execute(
+      d == durability::power ? "PRAGMA synchronous = FULL" : "PRAGMA synchronous = OFF", {}));
   DSEC_TRY(const auto check, s->query("PRAGMA quick_check", {}));
   if (check.size() != 1 || check[0].size() != 1 || check[0][0] != sql_value(std::string("ok"))) {
-    return fail(errc::corrupt, "store '" + name + "' is damaged; move it away to start with an empty one");
+    return fail(errc::corrupt,
+                "store '" + name + "' is damaged; move it away to start with an empty one");
   }
   DSEC_CHECK(migrate(*s, name, migrations));
   return s;

@@ -1,6 +1,6 @@
-// The store: SQL behind one small interface; SQLite today. Blocking, one thread at a time per store object
-// (the store pool's). Durability class is chosen when it is opened: `process` survives kill -9 of this process
-// (page cache, no fsync), `power` survives a power cut (fsync per transaction).
+// The store: SQL behind one small interface; SQLite today. Blocking, one thread at a time per store
+// object (the store pool's). Durability class is chosen when it is opened: `process` survives kill
+// -9 of this process (page cache, no fsync), `power` survives a power cut (fsync per transaction).
 #pragma once
 
 #include <cstdint>
@@ -26,15 +26,18 @@ class store {
   virtual ~store() = default;
 
   /// Runs one statement with `?` parameters.
-  virtual result<void> execute(std::string_view sql, const std::vector<sql_value>& parameters = {}) = 0;
+  virtual result<void> execute(std::string_view sql,
+                               const std::vector<sql_value>& parameters = {}) = 0;
   /// Runs one statement and returns its rows.
-  virtual result<std::vector<sql_row>> query(std::string_view sql, const std::vector<sql_value>& parameters = {}) = 0;
+  virtual result<std::vector<sql_row>> query(std::string_view sql,
+                                             const std::vector<sql_value>& parameters = {}) = 0;
   /// Runs body in one transaction; rolled back when it fails.
   virtual result<void> transaction(const std::function<result<void>()>& body) = 0;
 };
 
-/// Opens or makes a SQLite store and brings its schema to `migrations.size()`: migrations[i] takes version i to
-/// i + 1. A newer store is refused (errc::unsupported), a damaged one is errc::corrupt.
+/// Opens or makes a SQLite store and brings its schema to `migrations.size()`: migrations[i] takes
+/// version i to i + 1. A newer store is refused (errc::unsupported), a damaged one is
+/// errc::corrupt.
 result<std::unique_ptr<store>> open_sqlite(const std::filesystem::path& file, durability d,
                                            const std::vector<std::string>& migrations);
 

@@ -88,10 +88,10 @@ struct hello_body {
 /// Helpers: regular files only, no magic links. Until the file is open errors are failed{exec}; an
 /// I/O error after `started` is exit code 1 with -errno in place of the size.
 enum class exec_kind : uint32_t {
-  program = 0,    // argv
-  shell = 1,      // argv[0] is the script: /bin/bash -c, else /bin/sh -c, else failed{no_shell}
-  read_file = 2,  // argv[0] = path; the range [offset, offset+length) goes to stdout as it is, and
-                  // the file's size as 8 bytes to stderr
+  program = 0,     // argv
+  shell = 1,       // argv[0] is the script: /bin/bash -c, else /bin/sh -c, else failed{no_shell}
+  read_file = 2,   // argv[0] = path; the range [offset, offset+length) goes to stdout as it is, and
+                   // the file's size as 8 bytes to stderr
   write_file = 3,  // argv[0] = path; stdin is written at offset (0: O_TRUNC), parents are made, new
                    // file gets `mode`; the file's size afterwards as 8 bytes to stderr
 };

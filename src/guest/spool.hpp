@@ -1,5 +1,6 @@
-// Where a byte of a command's output stands in its spool file: the first half of the cap is kept for good, the
-// second half is a ring over what comes after. Freestanding, pure; used by aether (writes) and dsecd (reads).
+// Where a byte of a command's output stands in its spool file: the first half of the cap is kept
+// for good, the second half is a ring over what comes after. Freestanding, pure; used by aether
+// (writes) and dsecd (reads).
 #pragma once
 
 #include <stdint.h>

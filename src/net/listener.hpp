@@ -1,6 +1,6 @@
 // The gateway's door: HTTP and WebSocket on one port. Beast-free header; knows nothing of actors.
-// The listener runs its own I/O threads. Callbacks are called on them and must only hand over; every method of
-// ws_session and listener is thread-safe.
+// The listener runs its own I/O threads. Callbacks are called on them and must only hand over;
+// every method of ws_session and listener is thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,8 @@
 
 namespace dsec::net {
 
-/// One client connection. Frames are read one per granted credit, so that a slow actor never grows memory.
+/// One client connection. Frames are read one per granted credit, so that a slow actor never grows
+/// memory.
 class ws_session {
  public:
   virtual ~ws_session() = default;
@@ -29,14 +30,15 @@ class ws_session {
 };
 
 struct session_handler {
-  std::function<void(proto::frame)> message;       // one frame, structurally valid, consumes one credit
-  std::function<void(base::error)> malformed;      // a frame that is none; the session closes after this
-  std::function<void()> closed;                    // last call
+  std::function<void(proto::frame)> message;  // one frame, structurally valid, consumes one credit
+  std::function<void(base::error)>
+      malformed;                 // a frame that is none; the session closes after this
+  std::function<void()> closed;  // last call
 };
 
 struct connection_info {
-  std::string principal;                           // whom the API key belongs to
-  std::string peer;                                // address:port
+  std::string principal;  // whom the API key belongs to
+  std::string peer;       // address:port
 };
 
 struct http_answer {
@@ -57,7 +59,8 @@ struct listener_callbacks {
 class listener {
  public:
   /// Binds and starts serving. errc::io with the address when the port is taken.
-  static base::result<std::unique_ptr<listener>> start(const base::gateway_config& config, listener_callbacks callbacks);
+  static base::result<std::unique_ptr<listener>> start(const base::gateway_config& config,
+                                                       listener_callbacks callbacks);
   virtual ~listener() = default;
   [[nodiscard]] virtual std::uint16_t port() const = 0;
   /// Stops accepting, closes all sessions, joins the threads.

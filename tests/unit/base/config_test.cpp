@@ -26,8 +26,10 @@ TEST_CASE("an empty file gives the defaults") {
 }
 
 TEST_CASE("values are taken and what is dumped reads back the same") {
-  const auto c = parse_config("state = '/srv/d'\n[gateway]\nport = 0\n[node]\nname = 'edge-7'\nmemory_overcommit = 2.5\n",
-                              "test.toml")
+  const auto c = parse_config(
+                     "state = '/srv/d'\n[gateway]\nport = 0\n[node]\nname = "
+                     "'edge-7'\nmemory_overcommit = 2.5\n",
+                     "test.toml")
                      .value();
   CHECK(c.state == "/srv/d");
   CHECK(c.gateway.port == 0);
@@ -44,8 +46,10 @@ TEST_CASE("an unknown key is an error that names the nearest known one and the l
 
 TEST_CASE("values out of range or of another type are refused with range and unit") {
   CHECK(error_of("[gateway]\nport = 70000\n").find("between 0 and 65535") != std::string::npos);
-  CHECK(error_of("[sandbox]\nmemory_mb = 'much'\n").find("must be a number (MiB)") != std::string::npos);
-  CHECK(error_of("[sandbox]\nmemory_mb = 1.5\n").find("must be a number (MiB)") != std::string::npos);
+  CHECK(error_of("[sandbox]\nmemory_mb = 'much'\n").find("must be a number (MiB)") !=
+        std::string::npos);
+  CHECK(error_of("[sandbox]\nmemory_mb = 1.5\n").find("must be a number (MiB)") !=
+        std::string::npos);
   CHECK(error_of("[node]\nname = 'No Good'\n").find("node.name") != std::string::npos);
   CHECK(error_of("[node]\nmemory_overcommit = nan\n").find("between") != std::string::npos);
   CHECK(error_of("log_level = 'loud'\n").find("log_level") != std::string::npos);
@@ -53,7 +57,8 @@ TEST_CASE("values out of range or of another type are refused with range and uni
 }
 
 TEST_CASE("uid ranges that run over the end or into each other are refused") {
-  CHECK(error_of("[node]\nuid_base = 4000000000\nmax_sandboxes = 10000\n").find("largest uid") != std::string::npos);
+  CHECK(error_of("[node]\nuid_base = 4000000000\nmax_sandboxes = 10000\n").find("largest uid") !=
+        std::string::npos);
   CHECK(error_of("[node]\naether_uid_base = 1000000500\n").find("overlaps") != std::string::npos);
 }
 

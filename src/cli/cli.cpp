@@ -1,0 +1,73 @@
+#include "cli/cli.hpp"
+
+#include <CLI/CLI.hpp>
+#include <cstdlib>
+#include <iostream>
+
+#include "base/error.hpp"
+
+namespace dsec::cli {
+namespace {
+
+constexpr const char* description =
+    "Sandboxes for agent training: one binary, coordinator or worker.\n"
+    "\n"
+    "Examples:\n"
+    "  dsecd serve                                        start with embedded defaults on "
+    "127.0.0.1:7070\n"
+    "  dsecd --role=all --state /srv/dsec --port 7171     the same elsewhere\n"
+    "  dsecd image import tools:1 ./dir --kind toolkit    make a layer of a directory\n"
+    "  dsecd image ls                                     what images there are\n"
+    "  dsecd stop --all                                   stop the daemon and every sandbox\n";
+
+/// `dsecd --role=all …` is `dsecd serve --role=all …`.
+std::vector<std::string> with_default_subcommand(int argc, char** argv) {
+  std::vector<std::string> arguments(argv + 1, argv + argc);
+  if (!arguments.empty() && arguments.front().starts_with("--role"))
+    arguments.insert(arguments.begin(), "serve");
+  // CLI11 takes them last first.
+  return {arguments.rbegin(), arguments.rend()};
+}
+
+}  // namespace
+
+base::result<base::config> context::effective() const {
+  base::config c;
+  if (!config_file.empty()) {
+    DSEC_TRY(c, base::load_config(config_file));
+  }
+  const char* environment = std::getenv("DSEC_STATE");
+  if (environment != nullptr && *environment != '\0') c.state = environment;
+  if (!state.empty()) c.state = state;
+  c.state = std::filesystem::absolute(c.state);
+  return c;
+}
+
+int report(const base::error& e) {
+  std::cerr << "dsecd: " << e.to_string() << "\n";
+  return base::exit_code(e.code);
+}
+
+int run(int argc, char** argv) {
+  CLI::App app{description, "dsecd"};
+  app.set_version_flag("--version", DSEC_VERSION);
+  app.require_subcommand(1);
+  context shared;
+  add_serve(app, shared);
+  add_image(app, shared);
+  add_stop(app, shared);
+  add_config(app, shared);
+  if (argc < 2) {
+    std::cout << app.help();
+    return 0;
+  }
+  try {
+    app.parse(with_default_subcommand(argc, argv));
+  } catch (const CLI::ParseError& e) {
+    const int code = app.exit(e);
+    return code == 0 ? 0 : base::exit_code(base::errc::invalid_argument);
+  }
+  return shared.chosen();
+}
+
+}  // namespace dsec::cli

@@ -1,0 +1,34 @@
+// The command line of dsecd: parses, dispatches, prints errors, returns exit codes
+// (base/error.hpp). A subcommand is one file with one add_* function. Runs on the main thread.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <functional>
+#include <string>
+
+#include "base/config.hpp"
+
+namespace dsec::cli {
+
+/// Options every subcommand shares, and where the result of the chosen one goes.
+struct context {
+  std::string config_file;
+  std::string state;            // --state or DSEC_STATE; empty = the config's
+  std::function<int()> chosen;  // set by the parsed subcommand's callback
+
+  /// File, then environment, then command line.
+  [[nodiscard]] base::result<base::config> effective() const;
+};
+
+int run(int argc, char** argv);
+
+/// Prints "dsecd: <error>" and returns its exit code.
+int report(const base::error& e);
+
+void add_serve(CLI::App& app, context& shared);
+void add_image(CLI::App& app, context& shared);
+void add_stop(CLI::App& app, context& shared);
+void add_config(CLI::App& app, context& shared);
+
+}  // namespace dsec::cli

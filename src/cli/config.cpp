@@ -1,0 +1,29 @@
+// dsecd config check|dump: is this file right, and what is in force.
+#include <iostream>
+
+#include "cli/cli.hpp"
+
+namespace dsec::cli {
+
+void add_config(CLI::App& app, context& shared) {
+  auto* config =
+      app.add_subcommand("config", "check a configuration file, or print what is in force");
+  config->require_subcommand(1);
+  for (const bool dump : {false, true}) {
+    auto* verb = config->add_subcommand(dump ? "dump" : "check",
+                                        dump ? "print the effective configuration as TOML"
+                                             : "parse the file; silent when it is right");
+    verb->add_option("--config,file", shared.config_file, "TOML file (default: embedded defaults)");
+    verb->add_option("--state", shared.state, "state directory");
+    verb->callback([&shared, dump] {
+      shared.chosen = [&shared, dump] {
+        const auto c = shared.effective();
+        if (!c) return report(c.error());
+        if (dump) std::cout << base::dump_config(*c);
+        return 0;
+      };
+    });
+  }
+}
+
+}  // namespace dsec::cli

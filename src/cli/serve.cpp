@@ -1,0 +1,126 @@
+// dsecd serve: wires the components of a node, waits for a signal, stops them in reverse order.
+#include <openssl/crypto.h>
+#include <pthread.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <iostream>
+#include <memory>
+
+#include "actors/system.hpp"
+#include "backends/container/container_backend.hpp"
+#include "base/log.hpp"
+#include "base/store.hpp"
+#include "cli/cli.hpp"
+#include "cli/state_dir.hpp"
+
+namespace dsec::cli {
+namespace {
+
+constexpr std::chrono::seconds stop_grace{30};
+
+struct options {
+  std::string role = "all";
+  std::string instance, bind;
+  int port = -1;
+};
+
+base::result<base::config> effective(const context& shared, const options& o) {
+  DSEC_TRY(auto c, shared.effective());
+  if (!o.instance.empty()) c.node.instance = o.instance;
+  if (!o.bind.empty()) c.gateway.bind = o.bind;
+  if (o.port >= 0) c.gateway.port = static_cast<std::uint16_t>(o.port);
+  // The command line is held to the same rules as the file.
+  return base::parse_config(base::dump_config(c), "command line");
+}
+
+/// One principal today, "root": whoever can read the state directory.
+auto authenticator(std::string key) {
+  return [key = std::move(key)](std::string_view given) -> std::optional<std::string> {
+    if (given.size() != key.size() || CRYPTO_memcmp(given.data(), key.data(), key.size()) != 0)
+      return std::nullopt;
+    return "root";
+  };
+}
+
+sigset_t stop_signals() {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGTERM);
+  sigaddset(&set, SIGINT);
+  sigaddset(&set, SIGHUP);
+  return set;
+}
+
+std::string url_of(const base::gateway_config& gateway, std::uint16_t port) {
+  const bool v6 = gateway.bind.find(':') != std::string::npos;
+  return "ws://" + (v6 ? "[" + gateway.bind + "]" : gateway.bind) + ":" + std::to_string(port);
+}
+
+base::result<void> serve(const base::config& c) {
+  if (::geteuid() != 0) {
+    return base::fail(base::errc::permission_denied,
+                      "dsecd must run as root: it makes mounts, namespaces and cgroups");
+  }
+  // Before any thread exists, so that all inherit the mask and only sigwait() below takes the
+  // signals.
+  const auto signals = stop_signals();
+  ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  ::signal(SIGPIPE, SIG_IGN);
+
+  const base::paths where(c.state);
+  DSEC_TRY(const auto lock, state_lock::acquire(where, c.node.instance));
+  DSEC_TRY(auto key, load_or_make_api_key(where));
+  DSEC_TRY(auto store, base::open_sqlite(where.worker_db(), base::durability::process,
+                                         actors::worker_migrations()));
+  DSEC_TRY(auto opened, container::container_backend::open(where, c.node, c.sandbox));
+  const std::shared_ptr<container::container_backend> backend = std::move(opened);
+  DSEC_TRY(const auto node, actors::start_node(c, {.backend = backend,
+                                                   .images = fs::image_store(where),
+                                                   .store = std::move(store),
+                                                   .authenticate = authenticator(std::move(key)),
+                                                   .give_up = nullptr}));
+  const auto url = url_of(c.gateway, node->port());
+  DSEC_CHECK(lock.publish_url(url));
+  base::log::info("serving",
+                  {{"url", url}, {"state", c.state.string()}, {"instance", c.node.instance}});
+
+  int signal = 0;
+  ::sigwait(&signals, &signal);
+  base::log::info("stopping", {{"signal", signal}});
+  ::unlink(where.url().c_str());
+  node->stop(stop_grace);
+  return backend->close();
+}
+
+}  // namespace
+
+void add_serve(CLI::App& app, context& shared) {
+  auto o = std::make_shared<options>();
+  auto* command = app.add_subcommand("serve", "run a node (also: dsecd --role=all)");
+  command->add_option("--role", o->role, "all: coordinator and worker in one process")
+      ->check(CLI::IsMember({"all"}))
+      ->capture_default_str();
+  command->add_option("--config", shared.config_file,
+                      "TOML file; see config/dsecd.toml for every key");
+  command->add_option("--state", shared.state, "state directory (default /var/lib/dsec)");
+  command->add_option("--instance", o->instance,
+                      "names everything this instance owns on the host (default dsec)");
+  command->add_option("--bind", o->bind, "address to listen on (default 127.0.0.1)");
+  command->add_option("--port", o->port, "TCP port, 0 = any free one (default 7070)")
+      ->check(CLI::Range(0, 65535));
+  command->callback([&shared, o] {
+    shared.chosen = [&shared, o] {
+      const auto c = effective(shared, *o);
+      if (!c) return report(c.error());
+      base::log::level level{};
+      if (base::log::parse_level(c->log_level, level)) base::log::set_level(level);
+      const auto done = serve(*c);
+      return done ? 0 : report(done.error());
+    };
+  });
+}
+
+}  // namespace dsec::cli

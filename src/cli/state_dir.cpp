@@ -1,0 +1,136 @@
+#include "cli/state_dir.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <fstream>
+#include <sstream>
+#include <utility>
+
+#include "base/ids.hpp"
+
+namespace dsec::cli {
+namespace {
+
+using base::errc;
+using base::fail;
+using base::fail_errno;
+
+// POSIX record locks rather than flock(2): F_GETLK names the holder, so `dsecd stop` needs no pid
+// file that lies. Their price (fcntl(2)): closing any descriptor of the file drops the lock, so a
+// holder opens it only once.
+struct flock whole_file() {
+  struct flock f {};
+  f.l_type = F_WRLCK;
+  f.l_whence = SEEK_SET;
+  return f;
+}
+
+/// tmp + fsync + rename: whole or not there at all (class power).
+base::result<void> write_whole(const std::filesystem::path& file, const std::string& text,
+                               mode_t mode) {
+  const auto temporary = file.string() + ".tmp";
+  const int fd =
+      ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, mode);
+  if (fd < 0) return fail_errno("cannot write '" + temporary + "'");
+  const auto n = ::write(fd, text.data(), text.size());
+  const bool whole = n == static_cast<ssize_t>(text.size()) && ::fsync(fd) == 0;
+  const int number = errno;
+  ::close(fd);
+  if (!whole) return fail(base::from_errno("cannot write '" + temporary + "'", number));
+  if (::rename(temporary.c_str(), file.c_str()) != 0)
+    return fail_errno("cannot write '" + file.string() + "'");
+  return {};
+}
+
+std::string read_line(const std::filesystem::path& file) {
+  std::ifstream in(file);
+  std::string line;
+  std::getline(in, line);
+  return line;
+}
+
+base::result<void> claim_for(const base::paths& paths, const std::string& instance) {
+  const auto owner = read_line(paths.instance_file());
+  if (owner == instance) return {};
+  if (owner.empty()) return write_whole(paths.instance_file(), instance + "\n", 0600);
+  return fail(errc::conflict, "state directory '" + paths.state().string() +
+                                  "' belongs to instance '" + owner + "', not '" + instance +
+                                  "'; give --instance " + owner + " or another --state");
+}
+
+}  // namespace
+
+base::result<state_lock> state_lock::acquire(const base::paths& paths,
+                                             const std::string& instance) {
+  std::error_code ec;
+  std::filesystem::create_directories(paths.state(), ec);
+  if (ec || ::chmod(paths.state().c_str(), 0700) != 0) {
+    return fail_errno("cannot make state directory '" + paths.state().string() + "'");
+  }
+  const int fd = ::open(paths.lock().c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  if (fd < 0) return fail_errno("cannot open '" + paths.lock().string() + "'");
+  state_lock lock(paths, fd);
+  auto request = whole_file();
+  if (::fcntl(fd, F_SETLK, &request) != 0) {
+    const auto holder = lock_holder(paths);
+    const auto who = holder && *holder ? " by pid " + std::to_string(**holder) : std::string();
+    return fail(errc::already_exists,
+                "state directory '" + paths.state().string() + "' is in use" + who +
+                    "; stop that dsecd (dsecd stop --all) or give another --state");
+  }
+  DSEC_CHECK(claim_for(paths, instance));
+  return lock;
+}
+
+state_lock::state_lock(state_lock&& other) noexcept
+    : paths_(std::move(other.paths_)), fd_(std::exchange(other.fd_, -1)) {}
+
+state_lock::~state_lock() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+base::result<void> state_lock::publish_url(const std::string& url) const {
+  return write_whole(paths_.url(), url + "\n", 0600);
+}
+
+base::result<std::optional<pid_t>> lock_holder(const base::paths& paths) {
+  const int fd = ::open(paths.lock().c_str(), O_RDWR | O_CLOEXEC);
+  if (fd < 0) {
+    if (errno == ENOENT) return std::optional<pid_t>();
+    return fail_errno("cannot open '" + paths.lock().string() + "'");
+  }
+  auto request = whole_file();
+  const int rc = ::fcntl(fd, F_GETLK, &request);
+  const int number = errno;
+  ::close(fd);
+  if (rc != 0)
+    return fail(
+        base::from_errno("cannot query the lock of '" + paths.state().string() + "'", number));
+  if (request.l_type == F_UNLCK) return std::optional<pid_t>();
+  return std::optional<pid_t>(request.l_pid);
+}
+
+base::result<std::string> load_or_make_api_key(const base::paths& paths) {
+  struct stat st {};
+  if (::stat(paths.api_key().c_str(), &st) == 0) {
+    if ((st.st_mode & 077) != 0) {
+      return fail(errc::permission_denied,
+                  "API key file '" + paths.api_key().string() +
+                      "' can be read by others; chmod 600 it, or remove it to get a new key");
+    }
+    auto key = read_line(paths.api_key());
+    if (key.size() < 32) {
+      return fail(errc::corrupt, "API key file '" + paths.api_key().string() +
+                                     "' holds no key; remove it to get a new one");
+    }
+    return key;
+  }
+  auto key = "dsec_" + base::random_token(256);
+  DSEC_CHECK(write_whole(paths.api_key(), key + "\n", 0600));
+  return key;
+}
+
+}  // namespace dsec::cli
