@@ -1,0 +1,339 @@
+#include "actors/edge.hpp"
+
+#include <caf/send.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "actors/reaper.hpp"
+#include "actors/runtime.hpp"
+#include "actors/sandbox.hpp"
+#include "backends/sys/file.hpp"
+#include "base/log.hpp"
+#include "base/paths.hpp"
+
+namespace dsec::actors {
+
+using base::errc;
+
+namespace {
+
+/// On the kill pool, for a sandbox whose actors kept crashing.
+void end_without_actor(ledger& book) {
+  for (auto& event : book.events.take()) {
+    if (auto* started = std::get_if<start_done>(&event); started != nullptr && started->instance) {
+      book.instance = started->instance;
+    }
+  }
+  if (!book.instance) return;
+  if (auto ok = book.instance->stop(); !ok) {
+    base::log::error("sandbox_stop_incomplete", {{"sandbox", book.record.id}, {"why", ok.error().to_string()}});
+  }
+}
+
+}  // namespace
+
+edge_state::~edge_state() {
+  for (auto& [token, p] : creates) {
+    for (auto& w : p.waiters) w.who.abandon();
+  }
+  for (auto& s : stoppers) s.deliver(caf::make_error(caf::sec::request_receiver_down));
+  // The next edge starts a reaper of its own.
+  if (watcher) caf::anon_send_exit(watcher, caf::exit_reason::user_shutdown);
+}
+
+void edge_state::begin(worker_ptr worker, std::shared_ptr<edge_table> known) {
+  env = std::move(worker);
+  table = std::move(known);
+  start_reaper();
+  for (auto& [id, e] : table->sandboxes) adopt(id, e);
+  on_refill();
+}
+
+/// A sandbox that was there before this edge.
+void edge_state::adopt(const std::string& id, edge_entry& e) {
+  e.settling_bytes = 0;
+  if (e.live) {
+    ++live;
+    limits_bytes += e.book->status.record()->spec.limits.memory_bytes;
+  }
+  if (!e.actor) {
+    if (e.live && !e.given_up) actor_of(e);
+    return;
+  }
+  sandbox_of.emplace(e.actor.id(), id);
+  self->monitor(e.actor);  // one that died meanwhile is reported at once
+  caf::anon_send(e.actor, new_parent{edge_self{self}});
+}
+
+void edge_state::start_reaper() {
+  watcher = self->spawn<caf::monitored>(reaper, reaper_parent{edge_self{self}});
+  const auto wall = env->wall();
+  for (const auto& [id, e] : table->sandboxes) {
+    if (e.live) {
+      caf::anon_send(watcher, watch_sandbox{id, e.book, e.admitted});
+      continue;
+    }
+    const auto ended = std::chrono::system_clock::time_point(
+        std::chrono::milliseconds(e.book->status.record()->ended_unix_ms));
+    const auto kept_until = ended + std::chrono::seconds(env->config.node.retention_seconds);
+    caf::anon_send(watcher,
+                   retain_sandbox{id, std::max(std::chrono::ceil<std::chrono::milliseconds>(kept_until - wall),
+                                               std::chrono::milliseconds(0))});
+  }
+}
+
+caf::result<reply> edge_state::on_call(const call& c) {
+  std::optional<caf::result<reply>> out;
+  const auto readable = c.request.read([&](proto::Request::Reader request) {
+    const auto body = request.getBody();
+    switch (body.which()) {
+      case proto::Request::Body::PING: out = reply(pong_reply(c.id)); break;
+      case proto::Request::Body::CREATE_SANDBOX:
+        out = on_create(c, body.getCreateSandbox(), request.getIdempotencyKey());
+        break;
+      case proto::Request::Body::LIST_SANDBOXES: out = list_sandboxes(c); break;
+      case proto::Request::Body::LIST_IMAGES: out = list_images(c); break;
+      default: out = reply(error_reply(c.id, {errc::unsupported, "an edge does not know this request", 0}));
+    }
+  });
+  if (!out) return reply(error_reply(c.id, readable ? base::error{} : readable.error()));
+  return std::move(*out);
+}
+
+found_sandbox edge_state::on_find(const find_sandbox& m) {
+  const auto it = table->sandboxes.find(m.id);
+  // Somebody else's sandbox and none at all look the same.
+  if (it == table->sandboxes.end() || it->second.book->status.record()->owner != m.from->principal) {
+    return {{}, {errc::not_found, "there is no sandbox '" + m.id + "'", 0}};
+  }
+  if (it->second.given_up) {
+    return {{}, {errc::sandbox_failed, "sandbox '" + m.id + "' has failed (backend): its actor crashed repeatedly", 0}};
+  }
+  return {actor_of(it->second), {}};
+}
+
+sandbox_actor& edge_state::actor_of(edge_entry& e) {
+  if (!e.actor) {
+    e.actor = self->spawn<caf::monitored>(sandbox, env, e.book, sandbox_parent{edge_self{self}});
+    sandbox_of.emplace(e.actor.id(), e.book->status.record()->id);
+  }
+  return e.actor;
+}
+
+caf::result<reply> edge_state::list_sandboxes(const call& c) {
+  std::vector<ledger_ptr> mine;
+  for (const auto& [id, e] : table->sandboxes) {
+    if (e.book->status.record()->owner == c.from->principal) mine.push_back(e.book);
+  }
+  waiter w{self->make_response_promise<reply>(), c.id, c.deadline};
+  auto promise = w.promise;
+  desk.hand_out(edge_self{self}, *env->copy_pool, std::move(w), [mine = std::move(mine), id = c.id] {
+    std::vector<sandbox_view> views;
+    for (const auto& book : mine) views.push_back({book->status.record(), book->status.commands()});
+    // Living ones first, then the newest: what does not fit in a message is old and dead.
+    std::sort(views.begin(), views.end(), [](const sandbox_view& a, const sandbox_view& b) {
+      const auto rank = [](const sandbox_view& v) {
+        return std::pair(v.record->ended_unix_ms != 0, -static_cast<std::int64_t>(v.record->created_unix_ms));
+      };
+      return rank(a) < rank(b);
+    });
+    return sandboxes_reply(id, views);
+  });
+  return promise;
+}
+
+caf::result<reply> edge_state::list_images(const call& c) {
+  waiter w{self->make_response_promise<reply>(), c.id, c.deadline};
+  auto promise = w.promise;
+  desk.hand_out(edge_self{self}, *env->copy_pool, std::move(w), [env = env, id = c.id] {
+    const auto images = env->images->list();
+    return images ? images_reply(id, *images) : error_reply(id, images.error());
+  });
+  return promise;
+}
+
+void edge_state::on_released(const sandbox_released& m) {
+  const auto it = table->sandboxes.find(m.id);
+  if (it == table->sandboxes.end() || !it->second.live) return;
+  auto& e = it->second;
+  const auto record = e.book->status.record();
+  e.live = false;
+  --live;
+  limits_bytes -= record->spec.limits.memory_bytes;
+  settling_bytes -= std::exchange(e.settling_bytes, 0);
+  if (!m.ever_ran) {
+    std::erase_if(table->keys, [&](const auto& k) { return k.second.sandbox_id == m.id; });
+  }
+  table->ended.push_back(m.id);
+  caf::anon_send(watcher, retain_sandbox{m.id, std::chrono::seconds(env->config.node.retention_seconds)});
+  keep_ended_bounded();
+  answer_stoppers();
+  pump();
+}
+
+void edge_state::keep_ended_bounded() {
+  while (table->ended.size() > max_ended) {
+    const auto oldest = std::move(table->ended.front());
+    table->ended.pop_front();
+    forget(oldest);
+  }
+}
+
+void edge_state::on_due(const sandbox_due& m) {
+  const auto it = table->sandboxes.find(m.id);
+  if (it == table->sandboxes.end()) return;
+  auto& e = it->second;
+  switch (m.due) {
+    case sandbox_due::what::retention:
+      if (!e.live) forget(m.id);
+      break;
+    case sandbox_due::what::absolute_ttl: {
+      const auto ttl = e.book->status.record()->spec.absolute_ttl_seconds;
+      if (e.actor) {
+        caf::anon_send(e.actor, end_sandbox{base::cause::ttl, "its time of " + std::to_string(ttl) + " s is over"});
+      }
+      break;
+    }
+    case sandbox_due::what::idle_ttl:
+      if (e.actor) caf::anon_send(e.actor, end_if_idle{});
+      break;
+  }
+}
+
+void edge_state::forget(const std::string& id) {
+  const auto it = table->sandboxes.find(id);
+  if (it == table->sandboxes.end() || it->second.live) return;
+  auto e = std::move(it->second);
+  table->sandboxes.erase(it);
+  const auto record = e.book->status.record();
+  const auto key = table->keys.find({record->owner, record->key});
+  if (key != table->keys.end() && key->second.sandbox_id == id) table->keys.erase(key);
+  if (e.actor) {
+    sandbox_of.erase(e.actor.id());
+    caf::anon_send(e.actor, forget_sandbox{});
+  }
+  env->writer->erase(id);
+  remove_files(id);
+}
+
+/// What a sandbox leaves on disk until its retention ends.
+void edge_state::remove_files(const std::string& id) {
+  auto job = [directory = base::paths(env->config.state).sandboxes(), id] {
+    const auto sandboxes = sys::open_directory(directory);
+    if (!sandboxes) return;  // no sandbox ever had files here
+    if (auto ok = sys::remove_tree_at(sandboxes->get(), id); !ok && ok.error().code != errc::not_found) {
+      base::log::warn("sandbox_files_kept", {{"sandbox", id}, {"why", ok.error().to_string()}});
+    }
+  };
+  if (auto ok = env->copy_pool->submit(std::move(job)); !ok) {
+    base::log::warn("sandbox_files_kept", {{"sandbox", id}, {"why", ok.error().message}});
+  }
+}
+
+void edge_state::on_down(const caf::down_msg& m) {
+  if (watcher && m.source == watcher.address()) {
+    env->health->count_restart();
+    return start_reaper();
+  }
+  const auto it = sandbox_of.find(m.source.id());
+  if (it == sandbox_of.end()) return;
+  const auto id = it->second;
+  sandbox_of.erase(it);
+  const auto found = table->sandboxes.find(id);
+  if (found == table->sandboxes.end()) return;
+  base::log::error("sandbox_actor_died", {{"sandbox", id}});
+  restart_or_give_up(id, found->second);
+}
+
+void edge_state::restart_or_give_up(const std::string& id, edge_entry& e) {
+  env->health->count_restart();
+  e.actor = nullptr;
+  if (!e.restarts.spend(now())) return give_up(id, e);
+  actor_of(e);
+}
+
+/// The last resort: no actor is left to do it well, so its instance is ended from here. The dead actor touches the
+/// ledger no more.
+void edge_state::give_up(const std::string& id, edge_entry& e) {
+  e.given_up = true;
+  auto& record = e.book->record;
+  if (!base::is_terminal(record.phase)) {
+    record.phase = base::phase::failed;
+    if (record.cause == base::cause::none) record.cause = base::cause::backend;
+    record.detail = "its actor crashed repeatedly";
+    record.ended_unix_ms = static_cast<std::uint64_t>(
+        std::chrono::duration_cast<std::chrono::milliseconds>(env->wall().time_since_epoch()).count());
+    auto snapshot = std::make_shared<const sandbox_record>(record);
+    env->writer->save(snapshot);
+    e.book->status.publish(std::move(snapshot));
+  }
+  base::log::error("sandbox_given_up", {{"sandbox", id}});
+  e.book->start_cancelled = true;
+  // A start that is under way may still bring an instance.
+  e.book->events.wake_with([env = env, weak = std::weak_ptr<ledger>(e.book)] {
+    static_cast<void>(env->kill_pool->submit([weak] {
+      if (const auto book = weak.lock()) end_without_actor(*book);
+    }));
+  });
+  auto job = [me = edge_self{self}, book = e.book, id] {
+    end_without_actor(*book);
+    caf::anon_send(me, sandbox_released{id, true});
+  };
+  if (auto ok = env->kill_pool->submit(std::move(job)); !ok) {
+    base::log::error("sandbox_stop_incomplete", {{"sandbox", id}, {"why", ok.error().message}});
+  }
+}
+
+caf::result<everything_stopped> edge_state::on_stop_everything() {
+  env->health->set_draining();
+  while (!creates.empty()) {
+    fail_create(creates.begin()->first, {errc::unavailable, "dsecd is stopping; try again", 0});
+  }
+  for (auto& [id, e] : table->sandboxes) {
+    if (e.live && e.actor) caf::anon_send(e.actor, end_sandbox{base::cause::killed, "dsecd is stopping"});
+  }
+  stoppers.push_back(self->make_response_promise<everything_stopped>());
+  auto promise = stoppers.back();
+  answer_stoppers();
+  return promise;
+}
+
+void edge_state::answer_stoppers() {
+  if (live != 0) return;
+  for (auto& s : std::exchange(stoppers, {})) s.deliver(everything_stopped{});
+}
+
+void edge_state::on_refill() {
+  refill_armed = false;
+  // A busy pool is no reason to worry: starts make what they need themselves.
+  static_cast<void>(env->copy_pool->submit([env = env] { env->backend->refill(); }));
+}
+
+void edge_state::tell_children_to_exit() {
+  for (auto& [id, e] : table->sandboxes) {
+    if (e.actor) caf::anon_send_exit(e.actor, caf::exit_reason::user_shutdown);
+  }
+}
+
+edge_self::behavior_type edge(edge_self::stateful_pointer<edge_state> self, worker_ptr env,
+                              std::shared_ptr<edge_table> table) {
+  install_handlers(self, {.down = [self](const caf::down_msg& m) { self->state.on_down(m); },
+                          .exit = [self] { self->state.tell_children_to_exit(); }});
+  self->state.begin(std::move(env), std::move(table));
+  return {
+      [self](const call& c) { return self->state.on_call(c); },
+      [self](const find_sandbox& m) { return self->state.on_find(m); },
+      [self](stop_everything) { return self->state.on_stop_everything(); },
+      [self](const sandbox_released& m) { self->state.on_released(m); },
+      [self](const sandbox_due& m) { self->state.on_due(m); },
+      [self](const images_resolved& m) { self->state.on_resolved(m); },
+      [self](const memory_read& m) { self->state.on_memory(m); },
+      [self](refill_due) { self->state.on_refill(); },
+      [self](const answer_made& m) { self->state.desk.deliver(m); },
+      [self](const alarm_rang& m) { self->state.on_alarm(m); },
+  };
+}
+
+}  // namespace dsec::actors

@@ -1,0 +1,149 @@
+// Root actor of the worker: admits creates, owns the table of sandboxes, starts and restarts their actors, forgets
+// ended ones. Runs pooled; images and memory are looked up on the copy pool. When it dies the root starts another
+// over the same table: sandboxes and their actors go on, creates that were still waiting are answered unavailable.
+//
+// edge.cpp         interface, finding and listing, supervision, retention
+// edge_create.cpp  from a create request to a sandbox actor
+#pragma once
+
+#include <caf/typed_event_based_actor.hpp>
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "actors/admission.hpp"
+#include "actors/alarm.hpp"
+#include "actors/create_request.hpp"
+#include "actors/edge_table.hpp"
+#include "actors/interfaces.hpp"
+#include "actors/waiter.hpp"
+#include "actors/worker.hpp"
+
+namespace dsec::actors {
+
+/// To oneself: what the copy pool found out for a create.
+struct images_resolved {
+  std::uint64_t token = 0;
+  base::result<resolved_images> images;
+  std::optional<base::result<memory_reading>> memory;  // when the last reading was old
+};
+/// To oneself: the memory looked at again because creates wait for it.
+struct memory_read {
+  base::result<memory_reading> memory;
+};
+/// To oneself: a moment after a create, top up what the backend keeps ready.
+struct refill_due {};
+
+using edge_self = edge_actor::extend<caf::reacts_to<images_resolved>,  //
+                                     caf::reacts_to<memory_read>,      //
+                                     caf::reacts_to<refill_due>,       //
+                                     caf::reacts_to<answer_made>,      //
+                                     caf::reacts_to<alarm_rang>>;
+
+struct edge_state {
+  static constexpr const char* name = "edge";
+
+  /// Creates waiting for admission, this many at most; then the answer is `capacity`.
+  static constexpr std::size_t max_waiting = 32'768;
+  /// Records of ended sandboxes kept at most, however long retention is; the oldest go first.
+  static constexpr std::size_t max_ended = 10'000;
+  static constexpr std::chrono::milliseconds memory_stale_after{100};
+  static constexpr std::chrono::milliseconds memory_retry{250};
+  static constexpr std::chrono::milliseconds refill_delay{20};
+
+  struct create_waiter {
+    waiter who;
+    call request;
+  };
+  struct pending_create {
+    std::string principal;
+    std::string key;
+    create_request wanted;                // until the images are known
+    std::optional<sandbox_spec> spec;     // then it waits for admission
+    std::vector<create_waiter> waiters;   // the first, and those with the same key
+  };
+
+  edge_self::pointer self;
+  worker_ptr env;
+  std::shared_ptr<edge_table> table;
+  reaper_actor watcher;
+  std::unordered_map<caf::actor_id, std::string> sandbox_of;  // by the actor's id
+
+  std::map<std::uint64_t, pending_create> creates;            // by token
+  std::map<edge_table::key, std::uint64_t> waiting_keys;
+  admission_queue queue{max_waiting};
+  std::uint64_t last_token = 0;
+  std::uint32_t live = 0;
+  std::uint64_t limits_bytes = 0;
+  std::uint64_t settling_bytes = 0;
+  std::deque<std::string> settling;                           // in order of admission
+  std::optional<memory_reading> memory;
+  time_point memory_at;
+  bool reading_memory = false;
+  bool refill_armed = false;
+
+  answer_desk desk;
+  alarm deadlines;
+  std::vector<caf::typed_response_promise<everything_stopped>> stoppers;
+
+  explicit edge_state(edge_self::pointer s) : self(s) {}
+  ~edge_state();
+
+  // edge.cpp
+  void begin(worker_ptr worker, std::shared_ptr<edge_table> known);
+  caf::result<reply> on_call(const call& c);
+  found_sandbox on_find(const find_sandbox& m);
+  caf::result<everything_stopped> on_stop_everything();
+  void on_released(const sandbox_released& m);
+  void on_due(const sandbox_due& m);
+  void on_down(const caf::down_msg& m);
+  void on_refill();
+  void tell_children_to_exit();
+
+  // edge_create.cpp
+  void on_resolved(const images_resolved& m);
+  void on_memory(const memory_read& m);
+  void on_alarm(const alarm_rang& rang);
+
+ private:
+  [[nodiscard]] time_point now() const { return self->clock().now(); }
+  caf::result<reply> list_sandboxes(const call& c);
+  caf::result<reply> list_images(const call& c);
+  void start_reaper();
+  void adopt(const std::string& id, edge_entry& e);
+  sandbox_actor& actor_of(edge_entry& e);
+  void restart_or_give_up(const std::string& id, edge_entry& e);
+  void give_up(const std::string& id, edge_entry& e);
+  void forget(const std::string& id);
+  void remove_files(const std::string& id);
+  void keep_ended_bounded();
+  void answer_stoppers();
+
+  caf::result<reply> on_create(const call& c, proto::CreateSandbox::Reader request,
+                               const std::string& key);
+  std::optional<caf::result<reply>> known_key(const call& c, const edge_table::key& key, const std::string& hash);
+  caf::result<reply> begin_create(const call& c, const std::string& key, create_request wanted);
+  void read_memory();
+  void take_reading(const base::result<memory_reading>& reading);
+  [[nodiscard]] node_load load();
+  [[nodiscard]] admission_policy policy() const;
+  void pump();
+  void admit(std::uint64_t token);
+  void fail_create(std::uint64_t token, const base::error& why);
+  void expire_creates();
+  [[nodiscard]] base::error why_late(const pending_create& p);
+};
+
+edge_self::behavior_type edge(edge_self::stateful_pointer<edge_state> self, worker_ptr env,
+                              std::shared_ptr<edge_table> table);
+
+}  // namespace dsec::actors
+
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::images_resolved)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::memory_read)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::refill_due)

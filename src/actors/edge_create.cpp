@@ -1,0 +1,217 @@
+// A create's way to its sandbox actor: parse, idempotency key, images (copy pool), admission (now, or in the queue
+// until its deadline), record and actor. Until it is admitted a create exists here only: nothing is on disk or on
+// the host that would have to be undone.
+#include <caf/send.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "actors/edge.hpp"
+#include "actors/sandbox.hpp"
+#include "base/ids.hpp"
+#include "base/log.hpp"
+
+namespace dsec::actors {
+namespace {
+
+using base::errc;
+
+constexpr std::size_t max_key = 256;
+
+base::error key_conflict(const std::string& key) {
+  return {errc::conflict, "idempotency key '" + key + "' was used for another create; choose a new one", 0};
+}
+
+}  // namespace
+
+caf::result<reply> edge_state::on_create(const call& c, proto::CreateSandbox::Reader request, const std::string& key) {
+  if (env->health->draining()) return reply(error_reply(c.id, {errc::unavailable, "dsecd is stopping; try again", 0}));
+  if (key.size() > max_key) {
+    return reply(error_reply(c.id, {errc::invalid_argument, "idempotency key is longer than 256 bytes", 0}));
+  }
+  auto wanted = parse_create(request, env->config.sandbox, env->backend->name());
+  if (!wanted) return reply(error_reply(c.id, wanted.error()));
+  if (!key.empty()) {
+    if (auto known = known_key(c, {c.from->principal, key}, wanted->body_hash)) return std::move(*known);
+  }
+  return begin_create(c, key, std::move(*wanted));
+}
+
+/// What a create with a key that was used before gets: conflict, the sandbox, or a place among those who wait.
+std::optional<caf::result<reply>> edge_state::known_key(const call& c, const edge_table::key& key,
+                                                        const std::string& hash) {
+  if (const auto used = table->keys.find(key); used != table->keys.end()) {
+    if (used->second.body_hash != hash) return reply(error_reply(c.id, key_conflict(key.second)));
+    auto& e = table->sandboxes.at(used->second.sandbox_id);
+    if (e.given_up) return std::nullopt;
+    return self->delegate(actor_of(e), await_running{c});
+  }
+  const auto waiting = waiting_keys.find(key);
+  if (waiting == waiting_keys.end()) return std::nullopt;
+  auto& p = creates.at(waiting->second);
+  if (p.wanted.body_hash != hash) return reply(error_reply(c.id, key_conflict(key.second)));
+  p.waiters.push_back({{self->make_response_promise<reply>(), c.id, c.deadline}, c});
+  deadlines.want(self, c.deadline);
+  return p.waiters.back().who.promise;
+}
+
+caf::result<reply> edge_state::begin_create(const call& c, const std::string& key, create_request wanted) {
+  const auto token = ++last_token;
+  const bool look = !memory || now() - memory_at >= memory_stale_after;
+  auto submitted = env->copy_pool->submit([me = edge_self{self}, env = env, token, refs = wanted.images, look] {
+    images_resolved m{token, env->images->resolve(refs), {}};
+    if (look) m.memory = env->memory();
+    caf::anon_send(me, std::move(m));
+  });
+  if (!submitted) return reply(error_reply(c.id, submitted.error()));
+  pending_create p{c.from->principal, key, std::move(wanted), {}, {}};
+  p.waiters.push_back({{self->make_response_promise<reply>(), c.id, c.deadline}, c});
+  auto promise = p.waiters.back().who.promise;
+  if (!key.empty()) waiting_keys.emplace(edge_table::key{p.principal, key}, token);
+  creates.emplace(token, std::move(p));
+  deadlines.want(self, c.deadline);
+  return promise;
+}
+
+void edge_state::take_reading(const base::result<memory_reading>& reading) {
+  if (!reading) {
+    env->health->report("memory", reading.error().to_string());
+    return;
+  }
+  env->health->clear("memory");
+  memory = *reading;
+  memory_at = now();
+}
+
+void edge_state::on_resolved(const images_resolved& m) {
+  if (m.memory) take_reading(*m.memory);
+  const auto it = creates.find(m.token);
+  if (it == creates.end()) return;  // everybody who wanted it gave up
+  auto& p = it->second;
+  if (!m.images) return fail_create(m.token, m.images.error());
+  if (!memory) return fail_create(m.token, {errc::unavailable, "this node cannot read how much memory it has", 0});
+  p.spec = complete(p.wanted, *m.images);
+  const auto limit = p.spec->limits.memory_bytes;
+  if (!can_ever_fit(policy(), *memory, limit)) {
+    return fail_create(m.token, {errc::capacity, "no node of this size can take it: " +
+                                                     describe(scarce::memory_limits, policy(), {*memory}, limit), 0});
+  }
+  if (!queue.push(p.principal, m.token, limit)) {
+    return fail_create(m.token, {errc::capacity, "create queue: " + std::to_string(max_waiting) + " already wait", 0});
+  }
+  pump();
+}
+
+admission_policy edge_state::policy() const {
+  const auto& n = env->config.node;
+  return {n.max_sandboxes, std::uint64_t{n.memory_reserve_mb} << 20U, n.memory_overcommit};
+}
+
+node_load edge_state::load() {
+  while (!settling.empty()) {
+    const auto it = table->sandboxes.find(settling.front());
+    if (it != table->sandboxes.end()) {
+      if (now() - it->second.admitted < settling_time) break;
+      settling_bytes -= std::exchange(it->second.settling_bytes, 0);
+    }
+    settling.pop_front();
+  }
+  return {*memory, live, limits_bytes, settling_bytes};
+}
+
+/// Admits whatever fits now. What does not is tried again when a sandbox ends, and after memory_retry.
+void edge_state::pump() {
+  if (queue.empty() || !memory) return;
+  const auto fits = [&](std::uint64_t limit) { return find_scarce(policy(), load(), limit) == scarce::nothing; };
+  while (const auto token = queue.pop(fits)) admit(*token);
+  if (!queue.empty()) deadlines.want(self, now() + memory_retry);
+}
+
+void edge_state::read_memory() {
+  if (reading_memory) return;
+  auto submitted = env->copy_pool->submit(
+      [me = edge_self{self}, env = env] { caf::anon_send(me, memory_read{env->memory()}); });
+  reading_memory = submitted.has_value();
+}
+
+void edge_state::on_memory(const memory_read& m) {
+  reading_memory = false;
+  take_reading(m.memory);
+  pump();
+}
+
+void edge_state::admit(std::uint64_t token) {
+  auto p = std::move(creates.extract(token).mapped());
+  sandbox_record record;
+  record.id = base::new_sandbox_id(env->config.node.name);
+  record.owner = p.principal;
+  record.spec = std::move(*p.spec);
+  record.key = p.key;
+  record.body_hash = p.wanted.body_hash;
+  record.created_unix_ms = static_cast<std::uint64_t>(
+      std::chrono::duration_cast<std::chrono::milliseconds>(env->wall().time_since_epoch()).count());
+  const auto id = record.id;
+  if (!p.key.empty()) {
+    waiting_keys.erase({p.principal, p.key});
+    table->keys.insert_or_assign(edge_table::key{p.principal, p.key}, used_key{id, p.wanted.body_hash});
+  }
+  edge_entry e;
+  e.book = std::make_shared<ledger>(std::move(record));
+  e.admitted = now();
+  e.settling_bytes = first_need(e.book->record.spec.limits.memory_bytes);
+  settling_bytes += e.settling_bytes;
+  settling.push_back(id);
+  limits_bytes += e.book->record.spec.limits.memory_bytes;
+  ++live;
+  e.book->status.touch(now());
+  caf::anon_send(watcher, watch_sandbox{id, e.book, now()});
+  auto& actor = actor_of(table->sandboxes.emplace(id, std::move(e)).first->second);
+  for (auto& w : p.waiters) w.who.promise.delegate(actor, await_running{w.request});
+  if (std::exchange(refill_armed, true)) return;
+  self->delayed_send(self, refill_delay, refill_due{});
+}
+
+void edge_state::fail_create(std::uint64_t token, const base::error& why) {
+  auto p = std::move(creates.extract(token).mapped());
+  if (!p.key.empty()) waiting_keys.erase({p.principal, p.key});
+  queue.remove(token);
+  for (auto& w : p.waiters) w.who.refuse(why);
+}
+
+base::error edge_state::why_late(const pending_create& p) {
+  if (!p.spec || !memory) return {errc::deadline_exceeded, "images were not looked up in time", 0};
+  const auto limit = p.spec->limits.memory_bytes;
+  const auto what = find_scarce(policy(), load(), limit);
+  if (what == scarce::nothing) return {errc::capacity, "others were before it in the create queue", 0};
+  return {errc::capacity, "not admitted in time for want of " + describe(what, policy(), load(), limit), 0};
+}
+
+void edge_state::expire_creates() {
+  const auto at = now();
+  auto earliest = time_point::max();
+  std::vector<std::uint64_t> empty;
+  for (auto& [token, p] : creates) {
+    for (auto& w : p.waiters) {
+      if (w.who.deadline <= at) {
+        w.who.refuse(why_late(p));
+      } else {
+        earliest = std::min(earliest, w.who.deadline);
+      }
+    }
+    std::erase_if(p.waiters, [&](const create_waiter& w) { return w.who.deadline <= at; });
+    if (p.waiters.empty()) empty.push_back(token);
+  }
+  for (const auto token : empty) fail_create(token, {});
+  if (earliest != time_point::max()) deadlines.want(self, earliest);
+}
+
+void edge_state::on_alarm(const alarm_rang& rang) {
+  if (!deadlines.is_current(rang)) return;
+  expire_creates();
+  if (queue.empty()) return;
+  deadlines.want(self, now() + memory_retry);
+  read_memory();
+}
+
+}  // namespace dsec::actors

@@ -1,0 +1,81 @@
+#include "actors/gateway.hpp"
+
+#include <caf/send.hpp>
+
+#include <utility>
+
+#include "actors/runtime.hpp"
+#include "actors/waiter.hpp"
+#include "actors/ws_conn.hpp"
+#include "base/ids.hpp"
+
+namespace dsec::actors {
+
+using base::errc;
+
+gateway_state::~gateway_state() {
+  for (const auto& c : connections) caf::anon_send(c, close_connection{"the gateway is restarting"});
+  for (auto& p : closers) p.deliver(everything_closed{});
+}
+
+caf::result<reply> gateway_state::on_call(const call& c) {
+  if (!edge) return reply(error_reply(c.id, {errc::unavailable, "the edge is restarting; try again", 0}));
+  return self->delegate(edge, c);
+}
+
+caf::result<found_sandbox> gateway_state::on_find(const find_sandbox& m) {
+  const auto named = base::edge_of(m.id);
+  if (!named) return found_sandbox{{}, named.error()};
+  if (*named != edge_name) {
+    return found_sandbox{{}, {errc::not_found, "sandbox '" + m.id + "' names edge '" + *named + "', which is unknown", 0}};
+  }
+  if (!edge) return found_sandbox{{}, {errc::unavailable, "the edge is restarting; try again", 0}};
+  return self->delegate(edge, m);
+}
+
+void gateway_state::on_opened(const connection_opened& m) {
+  self->monitor(m.connection);
+  connections.insert(m.connection);
+  if (!closers.empty()) caf::anon_send(m.connection, close_connection{"dsecd is stopping"});
+}
+
+void gateway_state::on_down(const caf::down_msg& m) {
+  std::erase_if(connections, [&](const ws_conn_actor& c) { return c.address() == m.source; });
+  if (!connections.empty()) return;
+  for (auto& p : std::exchange(closers, {})) p.deliver(everything_closed{});
+}
+
+caf::result<everything_closed> gateway_state::on_close() {
+  if (connections.empty()) return everything_closed{};
+  for (const auto& c : connections) caf::anon_send(c, close_connection{"dsecd is stopping"});
+  closers.push_back(self->make_response_promise<everything_closed>());
+  return closers.back();
+}
+
+gateway_actor::behavior_type gateway(gateway_actor::stateful_pointer<gateway_state> self, std::string edge_name,
+                                     edge_actor edge) {
+  install_handlers(self, {.down = [self](const caf::down_msg& m) { self->state.on_down(m); }, .exit = {}});
+  self->state.edge_name = std::move(edge_name);
+  self->state.edge = std::move(edge);
+  return {
+      [self](const call& c) { return self->state.on_call(c); },
+      [self](const find_sandbox& m) { return self->state.on_find(m); },
+      [self](close_everything) { return self->state.on_close(); },
+      [self](const edge_is& m) { self->state.edge = m.edge; },
+      [self](const connection_opened& m) { self->state.on_opened(m); },
+  };
+}
+
+net::session_handler open_connection(caf::actor_system& system, const gateway_actor& gateway,
+                                     std::chrono::milliseconds default_deadline, std::string edge_name,
+                                     std::shared_ptr<net::ws_session> session, net::connection_info info) {
+  auto from = std::make_shared<const caller>(caller{std::move(info.principal), std::move(info.peer)});
+  ws_conn_actor connection = system.spawn(
+      ws_conn, ws_conn_args{std::move(session), std::move(from), gateway, std::move(edge_name), default_deadline});
+  caf::anon_send(gateway, connection_opened{connection});
+  return {.message = [connection](proto::frame f) { caf::anon_send(connection, frame_arrived{std::move(f)}); },
+          .malformed = [connection](base::error e) { caf::anon_send(connection, frame_malformed{std::move(e)}); },
+          .closed = [connection] { caf::anon_send(connection, connection_lost{}); }};
+}
+
+}  // namespace dsec::actors

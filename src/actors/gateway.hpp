@@ -1,0 +1,64 @@
+// Root actor of the coordinator side: routes to the edge that a sandbox id names (today the one of this process)
+// and supervises the connections. When it dies the root starts another; the connections of the dead one answer
+// `unavailable` and close, clients come back on a new one. Runs pooled, never blocks.
+#pragma once
+
+#include <caf/typed_event_based_actor.hpp>
+
+#include <cstddef>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "actors/interfaces.hpp"
+#include "net/listener.hpp"
+
+namespace dsec::actors {
+
+struct gateway_state {
+  static constexpr const char* name = "gateway";
+
+  gateway_actor::pointer self;
+  std::string edge_name;
+  edge_actor edge;
+  std::set<ws_conn_actor> connections;
+  std::vector<caf::typed_response_promise<everything_closed>> closers;
+
+  explicit gateway_state(gateway_actor::pointer s) : self(s) {}
+  ~gateway_state();
+
+  caf::result<reply> on_call(const call& c);
+  caf::result<found_sandbox> on_find(const find_sandbox& m);
+  caf::result<everything_closed> on_close();
+  void on_opened(const connection_opened& m);
+  void on_down(const caf::down_msg& m);
+};
+
+gateway_actor::behavior_type gateway(gateway_actor::stateful_pointer<gateway_state> self, std::string edge_name,
+                                     edge_actor edge);
+
+/// Where the listener's threads find the gateway that lives now. Thread-safe.
+class gateway_slot {
+ public:
+  void set(gateway_actor g) {
+    const std::scoped_lock lock(mutex_);
+    gateway_ = std::move(g);
+  }
+  [[nodiscard]] gateway_actor get() const {
+    const std::scoped_lock lock(mutex_);
+    return gateway_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  gateway_actor gateway_;
+};
+
+/// The listener's `opened` callback: a connection actor for the session, known to the gateway. Any thread.
+net::session_handler open_connection(caf::actor_system& system, const gateway_actor& gateway,
+                                     std::chrono::milliseconds default_deadline, std::string edge_name,
+                                     std::shared_ptr<net::ws_session> session, net::connection_info info);
+
+}  // namespace dsec::actors

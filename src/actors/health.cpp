@@ -1,0 +1,74 @@
+#include "actors/health.hpp"
+
+#include <nlohmann/json.hpp>
+#include <utility>
+
+namespace dsec::actors {
+
+using json = nlohmann::ordered_json;
+
+void health_board::watch(std::shared_ptr<base::worker_pool> pool) {
+  const std::scoped_lock lock(mutex_);
+  pools_.push_back(std::move(pool));
+}
+
+void health_board::report(const std::string& subject, const std::string& reason) {
+  const std::scoped_lock lock(mutex_);
+  reasons_.insert_or_assign(subject, reason);
+}
+
+void health_board::clear(const std::string& subject) {
+  const std::scoped_lock lock(mutex_);
+  reasons_.erase(subject);
+}
+
+void health_board::note_delay(std::int64_t microseconds) {
+  auto worst = worst_delay_us_.load();
+  while (microseconds > worst && !worst_delay_us_.compare_exchange_weak(worst, microseconds)) {
+  }
+}
+
+void health_board::check_pools() {
+  const std::scoped_lock lock(mutex_);
+  for (const auto& pool : pools_) {
+    const auto health = pool->check();
+    const auto subject = "pool " + health.name;
+    if (health.stuck == 0) {
+      reasons_.erase(subject);
+      continue;
+    }
+    reasons_.insert_or_assign(subject, std::to_string(health.stuck) + " jobs stuck, the oldest for " +
+                                           std::to_string(health.oldest.count() / 1000) + " s");
+  }
+}
+
+health_board::answer health_board::healthz() {
+  check_pools();
+  const std::scoped_lock lock(mutex_);
+  json j;
+  j["status"] = reasons_.empty() ? "ok" : "unhealthy";
+  j["reasons"] = json::array();
+  for (const auto& [subject, reason] : reasons_) j["reasons"].push_back({{"subject", subject}, {"reason", reason}});
+  j["pools"] = json::array();
+  for (const auto& pool : pools_) {
+    const auto h = pool->check();
+    j["pools"].push_back({{"name", h.name},
+                          {"queued", h.queued},
+                          {"running", h.running},
+                          {"stuck", h.stuck},
+                          {"abandoned", h.abandoned}});
+  }
+  j["actor_restarts"] = restarts_.load();
+  j["late_beats"] = late_beats_.load();
+  j["worst_scheduling_delay_us"] = worst_delay_us_.load();
+  return {reasons_.empty(), j.dump()};
+}
+
+health_board::answer health_board::readyz() {
+  const bool good = ready_ && !draining_;
+  json j;
+  j["status"] = good ? "ready" : draining_ ? "stopping" : "starting";
+  return {good, j.dump()};
+}
+
+}  // namespace dsec::actors

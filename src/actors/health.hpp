@@ -1,0 +1,56 @@
+// What is wrong with this node right now, for /healthz and /readyz. Thread-safe: actors and pools report, the
+// gateway's I/O threads read.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "base/worker_pool.hpp"
+
+namespace dsec::actors {
+
+class health_board {
+ public:
+  void watch(std::shared_ptr<base::worker_pool> pool);
+
+  /// Unhealthy with this reason until cleared. One reason per subject.
+  void report(const std::string& subject, const std::string& reason);
+  void clear(const std::string& subject);
+
+  /// Ready: recovered, and the gateway answers.
+  void set_ready(bool ready) { ready_ = ready; }
+  void set_draining() { draining_ = true; }
+  [[nodiscard]] bool draining() const { return draining_; }
+
+  void count_restart() { ++restarts_; }
+  void note_delay(std::int64_t microseconds);
+  [[nodiscard]] std::uint64_t late_beats() const { return late_beats_; }
+  void count_late_beat() { ++late_beats_; }
+
+  /// Abandons stuck jobs of the pools and reports them.
+  void check_pools();
+
+  struct answer {
+    bool good = false;
+    std::string json;
+  };
+  answer healthz();
+  answer readyz();
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::shared_ptr<base::worker_pool>> pools_;
+  std::map<std::string, std::string> reasons_;
+  std::atomic<bool> ready_{false};
+  std::atomic<bool> draining_{false};
+  std::atomic<std::uint64_t> restarts_{0};
+  std::atomic<std::uint64_t> late_beats_{0};
+  std::atomic<std::int64_t> worst_delay_us_{0};
+};
+
+}  // namespace dsec::actors

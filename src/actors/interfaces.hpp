@@ -1,0 +1,237 @@
+// Every actor's interface, a comment per message. Messages are plain structs that name what they mean; what a
+// client says and hears travels as Cap'n Proto frames (msg<Root>), never re-encoded between connection and sandbox.
+//
+// Nothing here is ever serialised: CAF's network protocol is not used, so all types are declared "unsafe" to CAF
+// instead of getting type ids. An actor's own messages to itself (alarms, results of pool jobs) stand beside its
+// implementation; what other actors may send stands here.
+#pragma once
+
+#include <caf/allowed_unsafe_message_type.hpp>
+#include <caf/replies_to.hpp>
+#include <caf/typed_actor.hpp>
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "actors/ledger.hpp"
+#include "base/phase.hpp"
+#include "base/result.hpp"
+#include "proto/client.capnp.h"
+#include "proto/frame.hpp"
+
+namespace dsec::actors {
+
+using time_point = std::chrono::steady_clock::time_point;
+
+/// A frame whose root is Root.
+template <class Root>
+class msg {
+ public:
+  explicit msg(proto::frame f) : frame_(std::move(f)) {}
+
+  [[nodiscard]] const proto::frame& frame() const { return frame_; }
+  /// See proto::view::read.
+  template <class F>
+  auto read(F&& fn) const {
+    return proto::view<Root>(frame_).read(std::forward<F>(fn));
+  }
+
+ private:
+  proto::frame frame_;
+};
+
+using reply = msg<proto::Reply>;
+
+/// Who asks; one per connection.
+struct caller {
+  std::string principal;
+  std::string peer;
+};
+
+/// A client's request on its way. Whoever owns what it is about answers it before `deadline`; the connection
+/// answers in its place a little later if nobody did.
+struct call {
+  std::shared_ptr<const caller> from;
+  std::uint64_t id = 0;  // of the request, copied out of the frame
+  time_point deadline;
+  msg<proto::Request> request;
+};
+
+// ---- sandbox: one per sandbox of this worker ------------------------------------------------------------------
+
+/// The create that made this sandbox (or one with the same key): answered once it runs, or has failed.
+struct await_running {
+  call request;
+};
+/// Ends the sandbox, in whatever phase; the first cause wins.
+struct end_sandbox {
+  base::cause why = base::cause::none;
+  std::string detail;
+};
+/// Idle time-out: ends the sandbox unless it was used since the reaper looked.
+struct end_if_idle {};
+/// Retention is over: drops spools and everything else, then ends the actor.
+struct forget_sandbox {};
+
+struct sandbox_released;
+/// Where a sandbox reports to: its edge.
+using sandbox_parent = caf::typed_actor<caf::reacts_to<sandbox_released>>;
+/// From a new edge to the sandboxes it took over.
+struct new_parent {
+  sandbox_parent edge;
+};
+
+using sandbox_actor = caf::typed_actor<caf::replies_to<call>::with<reply>,           //
+                                       caf::replies_to<await_running>::with<reply>,  //
+                                       caf::reacts_to<end_sandbox>,                  //
+                                       caf::reacts_to<end_if_idle>,                  //
+                                       caf::reacts_to<new_parent>,                   //
+                                       caf::reacts_to<forget_sandbox>>;
+
+/// To the edge: the sandbox has ended and nothing of it is left on the host.
+struct sandbox_released {
+  std::string id;
+  bool ever_ran = false;
+};
+
+// ---- reaper: time limits of sandboxes, one per edge -----------------------------------------------------------
+
+/// A sandbox with time limits came to be.
+struct watch_sandbox {
+  std::string id;
+  ledger_ptr book;
+  time_point created;
+};
+/// A sandbox ended; its record is kept for `retention` from now.
+struct retain_sandbox {
+  std::string id;
+  std::chrono::milliseconds retention{0};
+};
+
+using reaper_actor = caf::typed_actor<caf::reacts_to<watch_sandbox>,  //
+                                      caf::reacts_to<retain_sandbox>>;
+
+/// From the reaper to its edge: what is due for a sandbox.
+struct sandbox_due {
+  enum class what : std::uint8_t { absolute_ttl, idle_ttl, retention };
+  std::string id;
+  what due = what::absolute_ttl;
+};
+using reaper_parent = caf::typed_actor<caf::reacts_to<sandbox_due>>;
+
+// ---- edge: root of the worker side ----------------------------------------------------------------------------
+
+/// Which actor answers for a sandbox. Sandboxes of other principals do not exist (not_found).
+struct find_sandbox {
+  std::shared_ptr<const caller> from;
+  std::string id;
+};
+struct found_sandbox {
+  sandbox_actor who;
+  base::error why;  // when `who` is empty
+};
+/// Ends all sandboxes and refuses new ones; answered when none is left.
+struct stop_everything {};
+struct everything_stopped {};
+
+using edge_actor =
+    caf::typed_actor<caf::replies_to<call>::with<reply>,  // create, list sandboxes, list images, ping
+                     caf::replies_to<find_sandbox>::with<found_sandbox>,                 //
+                     caf::replies_to<stop_everything>::with<everything_stopped>,         //
+                     caf::reacts_to<sandbox_released>,                                   //
+                     caf::reacts_to<sandbox_due>>;
+
+// ---- gateway: root of the coordinator side; routes by the edge in a sandbox's id ------------------------------
+
+/// The local edge was started, or started again.
+struct edge_is {
+  edge_actor edge;
+};
+struct close_everything {};
+struct everything_closed {};
+
+/// One client connection; its socket side sends what came in.
+struct frame_arrived {
+  proto::frame frame;
+};
+struct frame_malformed {
+  base::error why;
+};
+struct connection_lost {};
+/// Answers what it can, then closes.
+struct close_connection {
+  std::string reason;
+};
+using ws_conn_actor = caf::typed_actor<caf::reacts_to<frame_arrived>,    //
+                                       caf::reacts_to<frame_malformed>,  //
+                                       caf::reacts_to<connection_lost>,  //
+                                       caf::reacts_to<close_connection>>;
+
+struct connection_opened {
+  ws_conn_actor connection;
+};
+
+using gateway_actor = caf::typed_actor<caf::replies_to<call>::with<reply>,                          // as edge_actor
+                                       caf::replies_to<find_sandbox>::with<found_sandbox>,          // as edge_actor
+                                       caf::replies_to<close_everything>::with<everything_closed>,  //
+                                       caf::reacts_to<edge_is>,                                     //
+                                       caf::reacts_to<connection_opened>>;
+
+// ---- root ------------------------------------------------------------------------------------------------------
+
+struct get_roots {};
+struct roots {
+  edge_actor edge;
+  gateway_actor gateway;
+};
+using root_actor = caf::typed_actor<caf::replies_to<get_roots>::with<roots>>;
+
+/// Ordered shutdown: sandboxes, connections, actors. Answered when only the root is left to be told to exit.
+struct shut_down {};
+struct shut_down_done {};
+using terminator_actor = caf::typed_actor<caf::replies_to<shut_down>::with<shut_down_done>>;
+
+/// To oneself: an alarm rang (alarm.hpp).
+struct alarm_rang {
+  std::uint64_t generation = 0;
+};
+
+}  // namespace dsec::actors
+
+namespace caf {
+
+template <class Root>
+struct allowed_unsafe_message_type<dsec::actors::msg<Root>> : std::true_type {};
+
+}  // namespace caf
+
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::call)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::await_running)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::end_sandbox)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::end_if_idle)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::forget_sandbox)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::new_parent)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::sandbox_released)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::watch_sandbox)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::retain_sandbox)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::sandbox_due)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::find_sandbox)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::found_sandbox)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::stop_everything)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::everything_stopped)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::edge_is)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::close_everything)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::everything_closed)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::frame_arrived)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::frame_malformed)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::connection_lost)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::close_connection)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::connection_opened)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::get_roots)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::roots)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::shut_down)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::shut_down_done)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::alarm_rang)

@@ -1,0 +1,115 @@
+// What must outlive a sandbox actor's crash: the record, the live instance, the commands and their results, and
+// the events that arrive while no actor is there. The edge's table owns it; pool jobs hold it while they run.
+//
+// Three parts, three rules:
+//   record, commands, instance …  only the sandbox's actor touches them (one at a time: the edge starts the next
+//                                 one after it has seen the death of the last)
+//   inbox                         backend threads and pool jobs add events, the actor takes them; thread-safe
+//   status                        what the edge, the reaper and listings may read at any time; thread-safe
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "actors/command_table.hpp"
+#include "actors/record.hpp"
+#include "backends/backend.hpp"
+
+namespace dsec::actors {
+
+/// The backend's start began: the sandbox left the queue of the start pool.
+struct start_begun {};
+/// It is over: an instance, or why there is none (then everything is undone).
+struct start_done {
+  std::shared_ptr<backends::instance> instance;
+  std::optional<base::error> why;
+};
+/// instance::stop() returned.
+struct stop_done {
+  std::optional<base::error> why;
+};
+/// The sandbox died by itself.
+struct instance_gone {
+  base::cause why = base::cause::backend;
+  std::string detail;
+};
+using ledger_event = std::variant<start_begun, start_done, stop_done, instance_gone, backends::command_started,
+                                  backends::command_failed, backends::command_exited>;
+
+class inbox {
+ public:
+  /// Wakes the actor when the inbox was empty.
+  void add(ledger_event event);
+  std::vector<ledger_event> take();
+  /// Whom to wake from now on; wakes at once when something is waiting.
+  void wake_with(std::function<void()> wake);
+
+ private:
+  std::mutex mutex_;
+  std::vector<ledger_event> events_;
+  std::function<void()> wake_;
+};
+
+class sandbox_status {
+ public:
+  using time_point = std::chrono::steady_clock::time_point;
+
+  void publish(record_ptr record);
+  [[nodiscard]] record_ptr record() const;
+
+  void touch(time_point now) { last_use_.store(now.time_since_epoch().count(), std::memory_order_relaxed); }
+  [[nodiscard]] time_point last_use() const {
+    return time_point(time_point::duration(last_use_.load(std::memory_order_relaxed)));
+  }
+  void set_busy(std::uint32_t commands, std::uint32_t file_operations) {
+    commands_.store(commands, std::memory_order_relaxed);
+    file_operations_.store(file_operations, std::memory_order_relaxed);
+  }
+  [[nodiscard]] std::uint32_t commands() const { return commands_.load(std::memory_order_relaxed); }
+  /// Whether anything runs in it: then it is not idle.
+  [[nodiscard]] bool busy() const {
+    return commands() + file_operations_.load(std::memory_order_relaxed) > 0;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  record_ptr record_;
+  std::atomic<time_point::rep> last_use_{0};
+  std::atomic<std::uint32_t> commands_{0};  // in flight
+  std::atomic<std::uint32_t> file_operations_{0};
+};
+
+struct ledger {
+  explicit ledger(sandbox_record r);
+
+  sandbox_record record;
+  command_table commands;
+  std::shared_ptr<backends::instance> instance;
+  std::uint64_t file_operations = 0;  // numbers their command ids
+  bool start_in_flight = false;       // a start job was handed to the pool and has not answered
+  bool stop_in_flight = false;        // a stop job likewise
+  bool ever_ran = false;
+  bool released = false;              // nothing of it is left on the host
+  std::optional<base::error> start_error;  // why it never ran
+  std::deque<ledger_event> todo;      // taken from the inbox, not yet acted on: a crash loses at most one
+
+  inbox events;
+  sandbox_status status;
+  std::atomic<bool> start_cancelled{false};  // a start job that has not begun gives up
+};
+
+using ledger_ptr = std::shared_ptr<ledger>;
+
+/// Where an instance reports to. Holds the ledger weakly: the ledger owns the instance.
+backends::event_sink make_sink(const ledger_ptr& book);
+
+}  // namespace dsec::actors

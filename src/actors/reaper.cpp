@@ -1,0 +1,72 @@
+#include "actors/reaper.hpp"
+
+#include <caf/send.hpp>
+
+#include <chrono>
+#include <utility>
+
+#include "actors/runtime.hpp"
+
+namespace dsec::actors {
+
+using what = sandbox_due::what;
+
+void reaper_state::add(time_point at, entry e) {
+  entries.emplace(at, std::move(e));
+  next.want(self, at);
+}
+
+void reaper_state::watch(const watch_sandbox& m) {
+  const auto record = m.book->status.record();
+  if (const auto ttl = record->spec.absolute_ttl_seconds; ttl != 0) {
+    add(m.created + std::chrono::seconds(ttl), {what::absolute_ttl, m.id, m.book});
+  }
+  if (const auto ttl = record->spec.idle_ttl_seconds; ttl != 0) {
+    add(m.book->status.last_use() + std::chrono::seconds(ttl), {what::idle_ttl, m.id, m.book});
+  }
+}
+
+void reaper_state::retain(const retain_sandbox& m) {
+  add(self->clock().now() + m.retention, {what::retention, m.id, {}});
+}
+
+void reaper_state::look(const entry& e, time_point now) {
+  if (e.due == what::retention) return caf::anon_send(parent, sandbox_due{e.id, e.due});
+  const auto book = e.book.lock();
+  if (!book || base::is_terminal(book->status.record()->phase)) return;
+  if (e.due == what::idle_ttl) return look_idle(e, book, now);
+  caf::anon_send(parent, sandbox_due{e.id, e.due});
+}
+
+/// Looked at once per idle period: then either it is due, or the moment when it may be is known.
+void reaper_state::look_idle(const entry& e, const ledger_ptr& book, time_point now) {
+  const auto idle = std::chrono::seconds(book->status.record()->spec.idle_ttl_seconds);
+  const auto due = (book->status.busy() ? now : book->status.last_use()) + idle;
+  if (due > now) return add(due, e);
+  caf::anon_send(parent, sandbox_due{e.id, e.due});
+  // If it is used before that message arrives it lives on, and has to be watched on.
+  add(now + idle, e);
+}
+
+void reaper_state::on_alarm(const alarm_rang& rang) {
+  if (!next.is_current(rang)) return;
+  const auto now = self->clock().now();
+  while (!entries.empty() && entries.begin()->first <= now) {
+    const auto e = std::move(entries.begin()->second);
+    entries.erase(entries.begin());
+    look(e, now);
+  }
+  if (!entries.empty()) next.want(self, entries.begin()->first);
+}
+
+reaper_self::behavior_type reaper(reaper_self::stateful_pointer<reaper_state> self, reaper_parent parent) {
+  install_handlers(self);
+  self->state.parent = std::move(parent);
+  return {
+      [self](const watch_sandbox& m) { self->state.watch(m); },
+      [self](const retain_sandbox& m) { self->state.retain(m); },
+      [self](const alarm_rang& m) { self->state.on_alarm(m); },
+  };
+}
+
+}  // namespace dsec::actors

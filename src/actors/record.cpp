@@ -1,0 +1,59 @@
+#include "actors/record.hpp"
+
+#include <nlohmann/json.hpp>
+
+namespace dsec::actors {
+
+using json = nlohmann::json;
+
+std::string to_json(const sandbox_spec& spec) {
+  auto layers = json::array();
+  for (const auto& l : spec.layers) layers.push_back({{"digest", l.digest}, {"blob", l.blob.string()}});
+  const json j{{"backend", spec.backend},
+               {"image", spec.image},
+               {"workspace", spec.workspace},
+               {"toolkits", spec.toolkits},
+               {"layers", layers},
+               {"cpu_millis", spec.limits.cpu_millis},
+               {"memory_bytes", spec.limits.memory_bytes},
+               {"pids", spec.limits.pids},
+               {"nofile", spec.limits.nofile},
+               {"idle_ttl_seconds", spec.idle_ttl_seconds},
+               {"absolute_ttl_seconds", spec.absolute_ttl_seconds},
+               {"env", spec.env},
+               {"user", spec.user},
+               {"workdir", spec.workdir},
+               {"hostname", spec.hostname},
+               {"labels", spec.labels},
+               {"warnings", spec.warnings}};
+  // A client's text need not be UTF-8; a replaced character in the record is better than no record.
+  return j.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+base::result<sandbox_spec> parse_spec(std::string_view text) {
+  try {
+    const auto j = json::parse(text);
+    sandbox_spec s;
+    s.backend = j.at("backend");
+    s.image = j.at("image");
+    s.workspace = j.at("workspace");
+    s.toolkits = j.at("toolkits").get<std::vector<std::string>>();
+    for (const auto& l : j.at("layers")) {
+      s.layers.push_back({l.at("digest").get<std::string>(), l.at("blob").get<std::string>()});
+    }
+    s.limits = {j.at("cpu_millis"), j.at("memory_bytes"), j.at("pids"), j.at("nofile")};
+    s.idle_ttl_seconds = j.at("idle_ttl_seconds");
+    s.absolute_ttl_seconds = j.at("absolute_ttl_seconds");
+    s.env = j.at("env").get<std::vector<std::string>>();
+    s.user = j.at("user");
+    s.workdir = j.at("workdir");
+    s.hostname = j.at("hostname");
+    s.labels = j.at("labels").get<decltype(s.labels)>();
+    s.warnings = j.at("warnings").get<std::vector<std::string>>();
+    return s;
+  } catch (const json::exception& e) {
+    return base::fail(base::errc::corrupt, std::string("sandbox record: ") + e.what());
+  }
+}
+
+}  // namespace dsec::actors

@@ -1,0 +1,73 @@
+#include "actors/record_writer.hpp"
+
+#include <utility>
+#include <vector>
+
+namespace dsec::actors {
+
+record_writer::record_writer(std::unique_ptr<record_store> store, std::function<void(const base::error&)> failed)
+    : store_(std::move(store)), failed_(std::move(failed)), thread_([this] { run(); }) {}
+
+record_writer::~record_writer() {
+  {
+    const std::scoped_lock lock(mutex_);
+    stopping_ = true;
+  }
+  due_.notify_all();
+  thread_.join();
+}
+
+record_writer::ticket record_writer::save(record_ptr record) {
+  auto id = record->id;
+  return add(std::move(id), std::move(record));
+}
+
+record_writer::ticket record_writer::erase(std::string id) {
+  auto key = id;
+  return add(std::move(key), erased{std::move(id)});
+}
+
+record_writer::ticket record_writer::add(std::string id, record_change change) {
+  ticket mine = 0;
+  bool wake = false;
+  {
+    const std::scoped_lock lock(mutex_);
+    wake = pending_.empty();
+    pending_.insert_or_assign(std::move(id), std::move(change));
+    mine = ++last_;
+  }
+  if (wake) due_.notify_one();
+  return mine;
+}
+
+base::result<void> record_writer::wait(ticket t) {
+  std::unique_lock lock(mutex_);
+  written_.wait(lock, [&] { return done_ >= t; });
+  if (t <= failed_up_to_) return base::fail(failure_);
+  return {};
+}
+
+void record_writer::run() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    due_.wait(lock, [this] { return stopping_ || !pending_.empty(); });
+    if (pending_.empty()) return;
+    std::vector<record_change> batch;
+    for (auto& [id, change] : pending_) batch.push_back(std::move(change));
+    pending_.clear();
+    const auto up_to = last_;
+    lock.unlock();
+    const auto written = store_->apply(batch);
+    if (!written) failed_(written.error());
+    batch.clear();
+    lock.lock();
+    done_ = up_to;
+    if (!written) {
+      failed_up_to_ = up_to;
+      failure_ = written.error();
+    }
+    written_.notify_all();
+  }
+}
+
+}  // namespace dsec::actors

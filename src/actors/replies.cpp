@@ -1,0 +1,219 @@
+#include "actors/replies.hpp"
+
+#include <capnp/message.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "proto/client.capnp.h"
+#include "proto/limits.hpp"
+
+namespace dsec::actors {
+namespace {
+
+// Room for the largest sandbox record beside text that is bounded elsewhere.
+constexpr std::size_t most_listed_bytes = proto::max_message_bytes - (1U << 20U);
+
+capnp::Text::Reader text(std::string_view s) { return {s.data(), s.size()}; }
+
+// Text must end in NUL for the reader above; a view into the middle of something does not, so it is copied.
+template <class Setter>
+void put(std::string_view value, Setter set) {
+  const std::string copy(value);
+  set(capnp::Text::Reader(copy.c_str(), copy.size()));
+}
+
+capnp::Data::Reader raw(std::string_view s) {
+  return {reinterpret_cast<const kj::byte*>(s.data()), s.size()};
+}
+
+/// One reply: `fill` gets the body.
+template <class F>
+proto::frame build(std::uint64_t id, F&& fill) {
+  capnp::MallocMessageBuilder message;
+  auto reply = message.initRoot<proto::Reply>();
+  reply.setId(id);
+  fill(reply.getBody());
+  return proto::frame::from_builder(message);
+}
+
+std::uint64_t unix_ms(std::chrono::system_clock::time_point t) {
+  return static_cast<std::uint64_t>(
+      std::chrono::duration_cast<std::chrono::milliseconds>(t.time_since_epoch()).count());
+}
+
+template <class List>
+void put_texts(List list, const std::vector<std::string>& values) {
+  for (unsigned i = 0; i < values.size(); ++i) list.set(i, text(values[i]));
+}
+
+void put_sandbox(proto::Sandbox::Builder out, const sandbox_view& view) {
+  const auto& r = *view.record;
+  out.setSandboxId(text(r.id));
+  put(to_string(r.phase), [&](auto t) { out.setPhase(t); });
+  put(to_string(r.cause), [&](auto t) { out.setCause(t); });
+  out.setBackend(text(r.spec.backend));
+  out.setImage(text(r.spec.image));
+  out.setWorkspace(text(r.spec.workspace));
+  put_texts(out.initToolkits(static_cast<unsigned>(r.spec.toolkits.size())), r.spec.toolkits);
+  out.setCreatedUnixMs(r.created_unix_ms);
+  out.setEndedUnixMs(r.ended_unix_ms);
+  put_texts(out.initWarnings(static_cast<unsigned>(r.spec.warnings.size())), r.spec.warnings);
+  out.setCauseDetail(text(r.detail));
+  out.setCpuMillis(r.spec.limits.cpu_millis);
+  out.setMemoryMb(static_cast<std::uint32_t>(r.spec.limits.memory_bytes >> 20U));
+  out.setCommandsRunning(view.commands_running);
+  auto labels = out.initLabels(static_cast<unsigned>(r.spec.labels.size()));
+  for (unsigned i = 0; i < labels.size(); ++i) {
+    labels[i].setName(text(r.spec.labels[i].first));
+    labels[i].setValue(text(r.spec.labels[i].second));
+  }
+}
+
+std::size_t listed_bytes(const sandbox_view& view) {
+  const auto& s = view.record->spec;
+  std::size_t bytes = 512 + view.record->detail.size() + s.image.size() + s.workspace.size();
+  for (const auto& t : s.toolkits) bytes += t.size() + 24;
+  for (const auto& w : s.warnings) bytes += w.size() + 24;
+  for (const auto& [name, value] : s.labels) bytes += name.size() + value.size() + 48;
+  return bytes;
+}
+
+void put_exit(proto::Command::Builder out, const command& c, const command_output& output) {
+  out.setExitCode(c.exit.exit_code);
+  out.setSignal(static_cast<std::uint32_t>(c.exit.signal));
+  out.setTimedOut(c.exit.timed_out);
+  out.setOomKilled(c.exit.oom_killed);
+  out.setStdout(raw(output.out));
+  out.setStderr(raw(output.err));
+  out.setStdoutTotal(c.exit.stdout_total);
+  out.setStderrTotal(c.exit.stderr_total);
+  out.setStdoutTruncated(c.exit.stdout_total > c.output_cap);
+  out.setStderrTruncated(c.exit.stderr_total > c.output_cap);
+  out.setDurationUs(static_cast<std::uint64_t>(c.exit.duration.count()));
+}
+
+void put_command(proto::Command::Builder out, std::string_view sandbox_id, const command& c,
+                 const command_output& output) {
+  put(sandbox_id, [&](auto t) { out.setSandboxId(t); });
+  out.setCommandId(text(c.id));
+  put_texts(out.initArgv(static_cast<unsigned>(c.argv.size())), c.argv);
+  if (c.now == command::state::ended || c.now == command::state::running) out.setStartedUnixMs(unix_ms(c.started));
+  switch (c.now) {
+    case command::state::starting:
+    case command::state::running: out.setState(proto::CommandState::RUNNING); break;
+    case command::state::ended:
+      out.setState(proto::CommandState::ENDED);
+      put_exit(out, c, output);
+      break;
+    case command::state::refused: out.setState(proto::CommandState::UNKNOWN); break;
+  }
+}
+
+}  // namespace
+
+proto::frame error_reply(std::uint64_t id, const base::error& why, std::string_view object) {
+  return build(id, [&](auto body) {
+    auto out = body.initError();
+    put(base::to_string(why.code), [&](auto t) { out.setCode(t); });
+    // to_string() ends in " (code)", which the client has in a field of its own.
+    auto message = why.to_string();
+    message.resize(message.rfind(" ("));
+    out.setMessage(text(message));
+    put(object, [&](auto t) { out.setObject(t); });
+    out.setRetryable(base::retryable(why.code));
+  });
+}
+
+proto::frame hello_reply(std::uint64_t id, std::string_view edge) {
+  return build(id, [&](auto body) {
+    auto out = body.initHello();
+    out.setProtocolVersion(proto::protocol_version);
+    out.setServer("dsecd");
+    put(edge, [&](auto t) { out.setEdge(t); });
+    out.setMaxMessageBytes(static_cast<std::uint32_t>(proto::max_message_bytes));
+  });
+}
+
+proto::frame pong_reply(std::uint64_t id) {
+  return build(id, [](auto body) { body.setPong(); });
+}
+
+proto::frame sandbox_reply(std::uint64_t id, const sandbox_view& sandbox) {
+  return build(id, [&](auto body) { put_sandbox(body.initSandbox(), sandbox); });
+}
+
+proto::frame sandboxes_reply(std::uint64_t id, const std::vector<sandbox_view>& sandboxes) {
+  std::size_t count = 0;
+  for (std::size_t bytes = 0; count < sandboxes.size(); ++count) {
+    bytes += listed_bytes(sandboxes[count]);
+    if (bytes > most_listed_bytes) break;
+  }
+  return build(id, [&](auto body) {
+    auto list = body.initSandboxes(static_cast<unsigned>(count));
+    for (unsigned i = 0; i < count; ++i) put_sandbox(list[i], sandboxes[i]);
+  });
+}
+
+proto::frame command_reply(std::uint64_t id, std::string_view sandbox_id, const command& c,
+                           const command_output& output) {
+  return build(id, [&](auto body) { put_command(body.initCommand(), sandbox_id, c, output); });
+}
+
+proto::frame commands_reply(std::uint64_t id, std::string_view sandbox_id, const std::vector<const command*>& list) {
+  return build(id, [&](auto body) {
+    // Newest first when not all fit: 4096 kept results with arguments of 4 KiB each are the most there can be.
+    std::size_t bytes = 0;
+    std::size_t count = 0;
+    for (auto c = list.rbegin(); c != list.rend(); ++c, ++count) {
+      bytes += 512;
+      for (const auto& a : (*c)->argv) bytes += a.size() + 16;
+      if (bytes > most_listed_bytes) break;
+    }
+    auto out = body.initCommands(static_cast<unsigned>(count));
+    const auto first = list.size() - count;
+    for (unsigned i = 0; i < count; ++i) put_command(out[i], sandbox_id, *list[first + i], {});
+  });
+}
+
+proto::frame output_reply(std::uint64_t id, const backends::output_piece& piece, std::optional<std::uint64_t> total) {
+  return build(id, [&](auto body) {
+    auto out = body.initOutput();
+    out.setData(raw(piece.data));
+    out.setOffset(piece.offset);
+    out.setTotal(total.value_or(piece.offset + piece.data.size()));
+    out.setEnded(total.has_value());
+  });
+}
+
+proto::frame file_data_reply(std::uint64_t id, std::string_view content, std::uint64_t offset, std::uint64_t size) {
+  return build(id, [&](auto body) {
+    auto out = body.initFileData();
+    out.setData(raw(content));
+    out.setOffset(offset);
+    out.setSize(size);
+    out.setEndOfFile(offset + content.size() >= size);
+  });
+}
+
+proto::frame file_written_reply(std::uint64_t id, std::uint64_t size) {
+  return build(id, [&](auto body) { body.initFileWritten().setSize(size); });
+}
+
+proto::frame images_reply(std::uint64_t id, const std::vector<fs::image>& images) {
+  return build(id, [&](auto body) {
+    auto list = body.initImages(static_cast<unsigned>(images.size()));
+    for (unsigned i = 0; i < images.size(); ++i) {
+      const auto& image = images[i];
+      list[i].setName(text(image.name));
+      list[i].setTag(text(image.tag));
+      put(fs::to_string(image.kind), [&](auto t) { list[i].setKind(t); });
+      const auto digest = "sha256:" + image.digest;
+      list[i].setDigest(text(digest));
+      list[i].setSizeBytes(image.size_bytes);
+      list[i].setCreatedUnixMs(image.created_unix_ms);
+    }
+  });
+}
+
+}  // namespace dsec::actors

@@ -1,0 +1,43 @@
+// Builds the Reply frames of the client protocol. Pure, any thread.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "actors/command_table.hpp"
+#include "actors/record.hpp"
+#include "base/error.hpp"
+#include "fs/image_store.hpp"
+#include "proto/frame.hpp"
+
+namespace dsec::actors {
+
+proto::frame error_reply(std::uint64_t id, const base::error& why, std::string_view object = {});
+proto::frame hello_reply(std::uint64_t id, std::string_view edge);
+proto::frame pong_reply(std::uint64_t id);
+
+struct sandbox_view {
+  record_ptr record;
+  std::uint32_t commands_running = 0;
+};
+proto::frame sandbox_reply(std::uint64_t id, const sandbox_view& sandbox);
+/// Sandboxes that do not fit in a message any more are left out: put the oldest ended ones last.
+proto::frame sandboxes_reply(std::uint64_t id, const std::vector<sandbox_view>& sandboxes);
+
+struct command_output {
+  std::string out, err;
+};
+proto::frame command_reply(std::uint64_t id, std::string_view sandbox_id, const command& c,
+                           const command_output& output = {});
+proto::frame commands_reply(std::uint64_t id, std::string_view sandbox_id, const std::vector<const command*>& list);
+
+/// `total`: nullopt while the command runs; then what was read so far is all that is known.
+proto::frame output_reply(std::uint64_t id, const backends::output_piece& piece, std::optional<std::uint64_t> total);
+proto::frame file_data_reply(std::uint64_t id, std::string_view data, std::uint64_t offset, std::uint64_t size);
+proto::frame file_written_reply(std::uint64_t id, std::uint64_t size);
+proto::frame images_reply(std::uint64_t id, const std::vector<fs::image>& images);
+
+}  // namespace dsec::actors

@@ -1,0 +1,53 @@
+// Starts edge, gateway and watchdog and starts them again when they die, within a budget; beyond it the node is
+// not worth running and `give_up` is called (it ends the process, and whoever runs dsecd starts it anew).
+// Owns the table of sandboxes, so that the edge's death costs no sandbox.
+#pragma once
+
+#include <caf/typed_event_based_actor.hpp>
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "actors/edge_table.hpp"
+#include "actors/gateway.hpp"
+#include "actors/interfaces.hpp"
+#include "actors/restart_budget.hpp"
+#include "actors/watchdog.hpp"
+#include "actors/worker.hpp"
+
+namespace dsec::actors {
+
+struct root_args {
+  worker_ptr env;
+  std::shared_ptr<edge_table> table;
+  std::shared_ptr<gateway_slot> slot;  // told which gateway lives
+  std::function<void(const std::string& why)> give_up;
+};
+
+struct root_state {
+  static constexpr const char* name = "root_supervisor";
+
+  root_actor::pointer self;
+  root_args args;
+  edge_actor edge_now;
+  gateway_actor gateway_now;
+  watchdog_actor watchdog_now;
+  restart_budget restarts;
+
+  explicit root_state(root_actor::pointer s) : self(s) {}
+  void begin(root_args a);
+  void on_down(const caf::down_msg& m);
+  void tell_children_to_exit();
+
+ private:
+  void start_edge();
+  void start_gateway();
+  void start_watchdog();
+};
+
+root_actor::behavior_type root_supervisor(root_actor::stateful_pointer<root_state> self, root_args args);
+
+}  // namespace dsec::actors
+
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::root_args)

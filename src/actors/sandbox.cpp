@@ -1,0 +1,150 @@
+#include "actors/sandbox.hpp"
+
+#include <caf/send.hpp>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "actors/runtime.hpp"
+#include "base/log.hpp"
+
+namespace dsec::actors {
+
+using base::errc;
+
+sandbox_state::~sandbox_state() {
+  if (book) book->events.wake_with(nullptr);
+  for (auto& w : create_waiters) w.abandon();
+  for (auto& w : stop_waiters) w.abandon();
+  for (auto& [command_id, list] : command_waiters) {
+    for (auto& w : list) w.who.abandon();
+  }
+  for (auto& [command_id, operation] : file_operations) operation.who.abandon();
+}
+
+void sandbox_state::begin(worker_ptr worker, ledger_ptr ledger, sandbox_parent edge) {
+  env = std::move(worker);
+  book = std::move(ledger);
+  parent = std::move(edge);
+  phase_since = now();
+  book->status.touch(now());
+  publish_use();
+  book->events.wake_with([me = sandbox_self{self}] { caf::anon_send(me, inbox_filled{}); });
+  resume();
+  on_inbox();
+}
+
+reply sandbox_state::refusal(const call& c, const base::error& why) const {
+  return reply(error_reply(c.id, why, id()));
+}
+
+waiter sandbox_state::make_waiter(const call& c) {
+  deadlines.want(self, c.deadline);
+  return {self->make_response_promise<reply>(), c.id, c.deadline};
+}
+
+sandbox_view sandbox_state::view() const { return {book->status.record(), book->commands.live()}; }
+
+void sandbox_state::publish_use() {
+  book->status.touch(now());
+  book->status.set_busy(book->commands.live(), static_cast<std::uint32_t>(file_operations.size()));
+}
+
+void sandbox_state::answer_from_pool(waiter w, std::function<proto::frame()> job) {
+  desk.hand_out(sandbox_self{self}, *env->copy_pool, std::move(w), std::move(job));
+}
+
+caf::result<reply> sandbox_state::on_call(const call& c) {
+  // The edge has checked this when it named us; connections remember names.
+  if (c.from->principal != book->record.owner) {
+    return refusal(c, {errc::not_found, "there is no sandbox '" + id() + "'", 0});
+  }
+  book->status.touch(now());
+  std::optional<caf::result<reply>> out;
+  const auto readable = c.request.read([&](proto::Request::Reader request) {
+    const auto body = request.getBody();
+    switch (body.which()) {
+      case proto::Request::Body::GET_SANDBOX: out = reply(sandbox_reply(c.id, view())); break;
+      case proto::Request::Body::STOP_SANDBOX: out = on_stop(c); break;
+      case proto::Request::Body::EXEC: out = on_exec(c, body.getExec()); break;
+      case proto::Request::Body::GET_COMMAND: out = on_get_command(c, body.getGetCommand()); break;
+      case proto::Request::Body::KILL_COMMAND: out = on_kill_command(c, body.getKillCommand()); break;
+      case proto::Request::Body::LIST_COMMANDS: out = on_list_commands(c); break;
+      case proto::Request::Body::READ_OUTPUT: out = on_read_output(c, body.getReadOutput()); break;
+      case proto::Request::Body::READ_FILE: out = on_read_file(c, body.getReadFile()); break;
+      case proto::Request::Body::WRITE_FILE: out = on_write_file(c, body.getWriteFile()); break;
+      default: out = refusal(c, {errc::unsupported, "a sandbox does not know this request", 0});
+    }
+  });
+  if (!out) return refusal(c, readable ? base::error{} : readable.error());
+  return std::move(*out);
+}
+
+caf::result<reply> sandbox_state::on_await_running(const await_running& m) {
+  book->status.touch(now());
+  create_waiters.push_back(make_waiter(m.request));
+  auto promise = create_waiters.back().promise;
+  answer_create_waiters();
+  return promise;
+}
+
+void sandbox_state::on_inbox() {
+  for (auto& event : book->events.take()) book->todo.push_back(std::move(event));
+  while (!book->todo.empty()) {
+    const auto event = std::move(book->todo.front());
+    book->todo.pop_front();
+    std::visit([this](const auto& e) { apply(e); }, event);
+  }
+}
+
+void sandbox_state::on_alarm(const alarm_rang& rang) {
+  if (!deadlines.is_current(rang)) return;
+  const auto at = now();
+  expire_lifecycle_waiters(at);
+  expire_command_waiters(at);
+  expire_file_operations(at);
+  rearm();
+}
+
+void sandbox_state::rearm() {
+  auto earliest = time_point::max();
+  const auto see = [&](const waiter& w) { earliest = std::min(earliest, w.deadline); };
+  for (const auto& w : create_waiters) see(w);
+  for (const auto& w : stop_waiters) see(w);
+  for (const auto& [command_id, list] : command_waiters) {
+    for (const auto& w : list) see(w.who);
+  }
+  for (const auto& [command_id, operation] : file_operations) see(operation.who);
+  if (earliest != time_point::max()) deadlines.want(self, earliest);
+}
+
+void sandbox_state::on_forget() {
+  // Spools are files: they are dropped on a pool, and so is the instance, whose end may wait for threads.
+  auto forget = [instance = std::exchange(book->instance, nullptr), ids = book->commands.all_ids()] {
+    if (!instance) return;
+    for (const auto& command_id : ids) instance->forget(command_id);
+  };
+  const auto submitted = env->copy_pool->submit(std::move(forget));
+  if (!submitted) base::log::warn("spools_kept", {{"sandbox", id()}, {"why", submitted.error().message}});
+  self->quit();
+}
+
+sandbox_self::behavior_type sandbox(sandbox_self::stateful_pointer<sandbox_state> self, worker_ptr env,
+                                    ledger_ptr book, sandbox_parent parent) {
+  install_handlers(self);
+  self->state.begin(std::move(env), std::move(book), std::move(parent));
+  return {
+      [self](const call& c) { return self->state.on_call(c); },
+      [self](const await_running& m) { return self->state.on_await_running(m); },
+      [self](const end_sandbox& m) { self->state.end(m.why, m.detail); },
+      [self](end_if_idle) { self->state.end_if_unused(); },
+      [self](const new_parent& m) { self->state.on_new_parent(m.edge); },
+      [self](forget_sandbox) { self->state.on_forget(); },
+      [self](inbox_filled) { self->state.on_inbox(); },
+      [self](const answer_made& m) { self->state.desk.deliver(m); },
+      [self](const alarm_rang& m) { self->state.on_alarm(m); },
+  };
+}
+
+}  // namespace dsec::actors

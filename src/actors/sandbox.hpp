@@ -1,0 +1,144 @@
+// One sandbox on this worker: its phase, its commands, and who waits for what of it.
+// Runs pooled; kernel work that blocks goes to the pools and comes back through the ledger's inbox.
+// Fails alone: everything but who waits lives in the ledger, which the edge owns. The edge starts the next actor
+// over the same ledger, and that one goes on where this one was. Whoever waited is told that the actor is down
+// (and connections ask again once, see ws_conn.hpp).
+//
+// sandbox.cpp            interface, events, alarms
+// sandbox_lifecycle.cpp  transition, start, stop
+// sandbox_exec.cpp       commands
+// sandbox_files.cpp      output, files
+#pragma once
+
+#include <caf/typed_event_based_actor.hpp>
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "actors/alarm.hpp"
+#include "actors/interfaces.hpp"
+#include "actors/waiter.hpp"
+#include "actors/worker.hpp"
+
+namespace dsec::actors {
+
+/// To oneself: the ledger's inbox has events.
+struct inbox_filled {};
+using sandbox_self = sandbox_actor::extend<caf::reacts_to<inbox_filled>,  //
+                                           caf::reacts_to<answer_made>,   //
+                                           caf::reacts_to<alarm_rang>>;
+
+struct sandbox_state {
+  static constexpr const char* name = "sandbox";
+
+  struct command_waiter {
+    waiter who;
+    bool until_started = false;      // exec without wait: answered as soon as it runs
+    bool state_when_late = false;    // getCommand: at `who.deadline` the state is the answer, not an error
+    std::uint32_t inline_limit = 0;
+  };
+  struct file_operation {
+    waiter who;
+    backends::exec_spec spec;  // without data
+  };
+
+  sandbox_self::pointer self;
+  worker_ptr env;
+  ledger_ptr book;
+  sandbox_parent parent;
+
+  std::vector<waiter> create_waiters;
+  std::vector<waiter> stop_waiters;
+  std::unordered_map<std::string, std::vector<command_waiter>> command_waiters;  // by command id
+  std::unordered_map<std::string, file_operation> file_operations;               // by command id
+  answer_desk desk;
+  std::string just_ended;  // the command whose end is being handled
+  time_point phase_since;
+  alarm deadlines;
+
+  explicit sandbox_state(sandbox_self::pointer s) : self(s) {}
+  /// Tells everybody who waits that this actor is down.
+  ~sandbox_state();
+
+  // sandbox.cpp
+  void begin(worker_ptr worker, ledger_ptr ledger, sandbox_parent edge);
+  caf::result<reply> on_call(const call& c);
+  caf::result<reply> on_await_running(const await_running& m);
+  void on_inbox();
+  void on_alarm(const alarm_rang& rang);
+  void on_forget();
+
+  [[nodiscard]] const std::string& id() const { return book->record.id; }
+  [[nodiscard]] base::phase phase() const { return book->record.phase; }
+  [[nodiscard]] time_point now() const { return self->clock().now(); }
+  void rearm();
+  /// Publishes how many commands and file operations are in flight, for the idle limit and listings.
+  void publish_use();
+  waiter make_waiter(const call& c);
+  /// The answer to a request that need not wait.
+  [[nodiscard]] reply refusal(const call& c, const base::error& why) const;
+  /// Runs `job` on the copy pool; what it returns answers `w`.
+  void answer_from_pool(waiter w, std::function<proto::frame()> job);
+  [[nodiscard]] sandbox_view view() const;
+
+  // sandbox_lifecycle.cpp
+  /// The only way the phase changes: checks the edge, has the record written, then publishes it. Whoever acts on
+  /// it in the kernel waits for the returned ticket first.
+  record_writer::ticket transition(base::phase to, base::cause why = base::cause::none, std::string detail = {});
+  void resume();
+  void start();
+  void end(base::cause why, const std::string& detail);
+  void end_if_unused();
+  void on_new_parent(const sandbox_parent& edge);
+  void stop_instance(record_writer::ticket written);
+  void release();
+  void fail_start(const base::error& why);
+  void apply(const start_begun& e);
+  void apply(const start_done& e);
+  void apply(const stop_done& e);
+  void apply(const instance_gone& e);
+  caf::result<reply> on_stop(const call& c);
+  void answer_create_waiters();
+  void answer_stop_waiters();
+  void expire_lifecycle_waiters(time_point at);
+  /// Why nothing can run in it, for requests that need it running.
+  [[nodiscard]] base::error why_not_running() const;
+
+  // sandbox_exec.cpp
+  void apply(const backends::command_started& e);
+  void apply(const backends::command_failed& e);
+  void apply(const backends::command_exited& e);
+  caf::result<reply> on_exec(const call& c, proto::Exec::Reader request);
+  caf::result<reply> on_get_command(const call& c, proto::CommandRef::Reader request);
+  caf::result<reply> on_kill_command(const call& c, proto::CommandRef::Reader request);
+  caf::result<reply> on_list_commands(const call& c);
+  caf::result<reply> join_command(const std::string& command_id, command_waiter w);
+  void settle(const std::string& command_id);
+  void answer_command(command_waiter& w, const command& c);
+  void after_end(const std::string& command_id);
+  void expire_command_waiters(time_point at);
+  void fail_commands(const base::error& why);
+  [[nodiscard]] base::error unknown_command(const std::string& command_id) const;
+
+  // sandbox_files.cpp
+  caf::result<reply> on_read_output(const call& c, proto::ReadOutput::Reader request);
+  caf::result<reply> on_read_file(const call& c, proto::ReadFile::Reader request);
+  caf::result<reply> on_write_file(const call& c, proto::WriteFile::Reader request);
+  caf::result<reply> begin_file_operation(const call& c, base::result<backends::exec_spec> spec);
+  std::string next_file_id();
+  void forget_file(const std::string& command_id);
+  bool file_failed(const backends::command_failed& e);
+  bool file_exited(const backends::command_exited& e);
+  void expire_file_operations(time_point at);
+  void fail_file_operations(const base::error& why);
+};
+
+sandbox_self::behavior_type sandbox(sandbox_self::stateful_pointer<sandbox_state> self, worker_ptr env,
+                                    ledger_ptr book, sandbox_parent parent);
+
+}  // namespace dsec::actors
+
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::inbox_filled)

@@ -1,0 +1,173 @@
+// Commands of a sandbox: starting them, waiting for them, telling how they ended. Nothing here blocks:
+// instance::exec and kill only send, and output is read on the copy pool unless it is small and just written.
+#include <algorithm>
+#include <utility>
+
+#include "actors/exec_request.hpp"
+#include "actors/output.hpp"
+#include "actors/sandbox.hpp"
+#include "base/log.hpp"
+
+namespace dsec::actors {
+namespace {
+
+using base::errc;
+
+// Output up to this size that a command wrote a moment ago stands in the page cache: reading it here costs less
+// than the way to a pool and back.
+constexpr std::uint64_t small_output = 64 * 1024;
+
+std::uint64_t most_wanted(const command& c, std::uint32_t limit) {
+  return std::max(std::min<std::uint64_t>(c.exit.stdout_total, limit),
+                  std::min<std::uint64_t>(c.exit.stderr_total, limit));
+}
+
+}  // namespace
+
+base::error sandbox_state::unknown_command(const std::string& command_id) const {
+  if (book->commands.used_up(command_id)) {
+    return {errc::not_found, "command '" + command_id + "' ended long ago; its result is no longer kept", 0};
+  }
+  return {errc::not_found, "sandbox '" + id() + "' knows no command '" + command_id + "'", 0};
+}
+
+caf::result<reply> sandbox_state::on_exec(const call& c, proto::Exec::Reader request) {
+  auto parsed = parse_exec(request, book->record.spec, std::uint64_t{env->config.sandbox.spool_mb} << 20U);
+  if (!parsed) return refusal(c, parsed.error());
+  auto& spec = parsed->command;
+  const auto command_id = spec.id;
+  if (book->commands.find(command_id) == nullptr) {
+    if (book->commands.used_up(command_id)) return refusal(c, unknown_command(command_id));
+    if (phase() != base::phase::running) return refusal(c, why_not_running());
+    if (auto ok = book->commands.add(spec); !ok) return refusal(c, ok.error());
+    if (auto ok = book->instance->exec(std::move(spec)); !ok) {
+      book->commands.withdraw(command_id);
+      return refusal(c, ok.error());
+    }
+    publish_use();
+  }
+  return join_command(command_id, {make_waiter(c), !parsed->wait, false, parsed->inline_limit});
+}
+
+/// The answer comes when there is what `w` waits for, perhaps at once.
+caf::result<reply> sandbox_state::join_command(const std::string& command_id, command_waiter w) {
+  auto promise = w.who.promise;
+  command_waiters[command_id].push_back(std::move(w));
+  settle(command_id);
+  return promise;
+}
+
+void sandbox_state::settle(const std::string& command_id) {
+  const auto found = command_waiters.find(command_id);
+  const auto* c = book->commands.find(command_id);
+  if (found == command_waiters.end() || c == nullptr) return;
+  auto waiting = std::exchange(found->second, {});
+  std::vector<command_waiter> still;
+  for (auto& w : waiting) {
+    const bool ready = c->over() || (w.until_started && c->now == command::state::running);
+    if (ready) {
+      answer_command(w, *c);
+    } else {
+      still.push_back(std::move(w));
+    }
+  }
+  if (still.empty()) {
+    command_waiters.erase(found);
+  } else {
+    found->second = std::move(still);
+  }
+}
+
+void sandbox_state::answer_command(command_waiter& w, const command& c) {
+  if (c.now == command::state::refused) return w.who.refuse(c.why, c.id);
+  if (c.now != command::state::ended) return w.who.answer(command_reply(w.who.id, id(), c));
+  const auto wanted = most_wanted(c, w.inline_limit);
+  if (wanted == 0) return w.who.answer(command_reply(w.who.id, id(), c));
+  auto make = [instance = book->instance, sandbox_id = id(), c, request = w.who.id, limit = w.inline_limit] {
+    const auto output = read_kept_output(*instance, c, limit);
+    return output ? command_reply(request, sandbox_id, c, *output) : error_reply(request, output.error(), c.id);
+  };
+  const bool fresh = just_ended == c.id;
+  if (fresh && wanted <= small_output) return w.who.answer(make());
+  answer_from_pool(std::move(w.who), std::move(make));
+}
+
+void sandbox_state::apply(const backends::command_started& e) {
+  if (book->commands.started(e)) settle(e.id);
+}
+
+void sandbox_state::apply(const backends::command_failed& e) {
+  if (file_failed(e)) return;
+  if (book->commands.failed(e)) after_end(e.id);
+}
+
+void sandbox_state::apply(const backends::command_exited& e) {
+  if (file_exited(e)) return;
+  if (book->commands.exited(e)) after_end(e.id);
+}
+
+void sandbox_state::after_end(const std::string& command_id) {
+  publish_use();
+  just_ended = command_id;
+  settle(command_id);
+  just_ended.clear();
+  auto evicted = book->commands.evict();
+  if (evicted.empty()) return;
+  const auto submitted = env->copy_pool->submit([instance = book->instance, ids = std::move(evicted)] {
+    for (const auto& evicted_id : ids) instance->forget(evicted_id);
+  });
+  if (!submitted) base::log::warn("spools_kept", {{"sandbox", id()}, {"why", submitted.error().message}});
+}
+
+caf::result<reply> sandbox_state::on_get_command(const call& c, proto::CommandRef::Reader request) {
+  const std::string command_id = request.getCommandId();
+  const auto* known = book->commands.find(command_id);
+  if (known == nullptr) return refusal(c, unknown_command(command_id));
+  const auto limit = inline_limit(request.getInlineLimit());
+  if (!known->over() && request.getWaitMs() == 0) return reply(command_reply(c.id, id(), *known));
+  command_waiter w{make_waiter(c), false, true, limit};
+  w.who.deadline = std::min(w.who.deadline, now() + std::chrono::milliseconds(request.getWaitMs()));
+  deadlines.want(self, w.who.deadline);
+  return join_command(command_id, std::move(w));
+}
+
+caf::result<reply> sandbox_state::on_kill_command(const call& c, proto::CommandRef::Reader request) {
+  const std::string command_id = request.getCommandId();
+  const auto* known = book->commands.find(command_id);
+  if (known == nullptr) return refusal(c, unknown_command(command_id));
+  if (!known->over() && book->instance) {
+    if (auto ok = book->instance->kill(command_id); !ok) return refusal(c, ok.error());
+  }
+  return join_command(command_id, {make_waiter(c), false, false, inline_limit(request.getInlineLimit())});
+}
+
+caf::result<reply> sandbox_state::on_list_commands(const call& c) {
+  return reply(commands_reply(c.id, id(), book->commands.all()));
+}
+
+void sandbox_state::expire_command_waiters(time_point at) {
+  for (auto it = command_waiters.begin(); it != command_waiters.end();) {
+    const auto& command_id = it->first;
+    const auto late = [&](command_waiter& w) {
+      if (w.who.deadline > at) return false;
+      const auto* c = book->commands.find(command_id);
+      if (w.state_when_late && c != nullptr) {
+        answer_command(w, *c);
+      } else {
+        w.who.refuse({errc::deadline_exceeded, "command '" + command_id + "' goes on; ask for it by its id", 0},
+                     command_id);
+      }
+      return true;
+    };
+    std::erase_if(it->second, late);
+    it = it->second.empty() ? command_waiters.erase(it) : std::next(it);
+  }
+}
+
+void sandbox_state::fail_commands(const base::error& why) {
+  for (auto& [command_id, list] : std::exchange(command_waiters, {})) {
+    for (auto& w : list) w.who.refuse(why, id());
+  }
+}
+
+}  // namespace dsec::actors

@@ -1,0 +1,239 @@
+// The sandbox's way through its phases. Kernel work is two jobs: start (start pool) and stop (kill pool); both
+// wait for the record of the phase they belong to before they act, and answer through the ledger's inbox, so that
+// an actor that was started again in between hears of them all the same.
+#include <caf/send.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "actors/sandbox.hpp"
+#include "base/failpoint.hpp"
+#include "base/log.hpp"
+
+namespace dsec::actors {
+namespace {
+
+using base::cause;
+using base::errc;
+
+std::uint64_t unix_ms(std::chrono::system_clock::time_point t) {
+  return static_cast<std::uint64_t>(
+      std::chrono::duration_cast<std::chrono::milliseconds>(t.time_since_epoch()).count());
+}
+
+backends::start_spec spec_of(const sandbox_record& r) {
+  return {r.id, r.spec.hostname.empty() ? r.id : r.spec.hostname, r.spec.layers, r.spec.limits};
+}
+
+bool worth_info(base::phase to) { return to == base::phase::running || to >= base::phase::stopping; }
+
+/// What the start pool runs.
+void start_job(const worker& env, const ledger_ptr& book, const backends::start_spec& spec,
+               record_writer::ticket written) {
+  const auto give_up = [&](base::error why) { book->events.add(start_done{nullptr, std::move(why)}); };
+  if (book->start_cancelled) return give_up({errc::cancelled, "stopped before it started", 0});
+  if (auto ok = env.writer->wait(written); !ok) return give_up(std::move(ok).error());
+  if (auto ok = base::failpoint::check("sandbox.start"); !ok) return give_up(std::move(ok).error());
+  book->events.add(start_begun{});
+  auto instance = env.backend->start(spec, make_sink(book));
+  if (!instance) return give_up(std::move(instance).error());
+  book->events.add(start_done{std::shared_ptr<backends::instance>(std::move(*instance)), {}});
+}
+
+}  // namespace
+
+record_writer::ticket sandbox_state::transition(base::phase to, cause why, std::string detail) {
+  auto& r = book->record;
+  if (!base::can_transition(r.phase, to)) {
+    base::log::error("illegal_transition", {{"sandbox", id()}, {"from", to_string(r.phase)}, {"to", to_string(to)}});
+    return 0;
+  }
+  const auto from = std::exchange(r.phase, to);
+  if (r.cause == cause::none) {
+    r.cause = why;
+    if (!detail.empty()) r.detail = std::move(detail);
+  }
+  if (base::is_terminal(to)) r.ended_unix_ms = unix_ms(env->wall());
+  auto snapshot = std::make_shared<const sandbox_record>(r);
+  const auto written = env->writer->save(snapshot);
+  book->status.publish(std::move(snapshot));
+  const auto spent = std::chrono::duration_cast<std::chrono::microseconds>(now() - phase_since);
+  phase_since = now();
+  base::log::write(worth_info(to) ? base::log::level::info : base::log::level::debug, "sandbox_phase",
+                   {{"sandbox", id()},
+                    {"from", to_string(from)},
+                    {"to", to_string(to)},
+                    {"cause", to_string(r.cause)},
+                    {"spent_us", spent.count()}});
+  return written;
+}
+
+/// Goes on where an actor before this one was.
+void sandbox_state::resume() {
+  if (book->start_in_flight || book->stop_in_flight || book->released) return;
+  switch (phase()) {
+    case base::phase::requested:
+    case base::phase::admitted:
+    case base::phase::preparing:
+    case base::phase::starting: return start();
+    case base::phase::stopping:
+    case base::phase::failed: return stop_instance(env->writer->save(book->status.record()));
+    default: return;
+  }
+}
+
+void sandbox_state::start() {
+  if (phase() == base::phase::requested) transition(base::phase::admitted);
+  const auto written =
+      phase() == base::phase::admitted ? transition(base::phase::preparing) : env->writer->save(book->status.record());
+  book->start_in_flight = true;
+  auto submitted = env->start_pool->submit(
+      [env = env, book = book, spec = spec_of(book->record), written] { start_job(*env, book, spec, written); });
+  if (!submitted) book->events.add(start_done{nullptr, submitted.error()});
+}
+
+void sandbox_state::apply(const start_begun&) {
+  if (phase() == base::phase::preparing) transition(base::phase::starting);
+}
+
+void sandbox_state::apply(const start_done& e) {
+  book->start_in_flight = false;
+  if (e.why) return fail_start(*e.why);
+  book->instance = e.instance;
+  if (phase() == base::phase::stopping) {
+    book->record.key.clear();
+    return stop_instance(0);
+  }
+  transition(base::phase::running);
+  book->ever_ran = true;
+  answer_create_waiters();
+}
+
+/// The backend has undone everything already.
+void sandbox_state::fail_start(const base::error& why) {
+  if (!book->start_error) book->start_error = why;
+  book->record.key.clear();  // it never ran: a retry with the key makes a new one
+  if (phase() == base::phase::stopping) {
+    transition(base::phase::stopped);
+  } else {
+    transition(base::phase::failed, cause::backend, why.to_string());
+  }
+  release();
+}
+
+void sandbox_state::end(cause why, const std::string& detail) {
+  if (!base::can_transition(phase(), base::phase::stopping)) return;
+  const bool has_instance = book->instance != nullptr;
+  const auto written = transition(base::phase::stopping, why, detail);
+  if (has_instance) return stop_instance(written);
+  book->start_cancelled = true;
+  book->start_error = base::error{errc::cancelled, "sandbox '" + id() + "' was stopped before it ran: " + detail, 0};
+  answer_create_waiters();
+  if (book->start_in_flight) return;  // start_done goes on from here
+  book->record.key.clear();
+  transition(base::phase::stopped);
+  release();
+}
+
+/// The reaper looked, then sent this; what was asked for in between counts as use.
+void sandbox_state::end_if_unused() {
+  const auto idle = std::chrono::seconds(book->record.spec.idle_ttl_seconds);
+  if (idle.count() == 0 || book->status.busy() || now() - book->status.last_use() < idle) return;
+  end(cause::ttl, "no request for " + std::to_string(idle.count()) + " s");
+}
+
+void sandbox_state::stop_instance(record_writer::ticket written) {
+  if (book->stop_in_flight || book->released) return;
+  if (!book->instance) return release();
+  book->stop_in_flight = true;
+  auto job = [env = env, book = book, instance = book->instance, written] {
+    // A store that cannot be written must not keep a sandbox alive: the error is the writer's to report.
+    if (written != 0) static_cast<void>(env->writer->wait(written));
+    auto stopped = instance->stop();
+    book->events.add(stop_done{stopped ? std::nullopt : std::optional(std::move(stopped).error())});
+  };
+  auto submitted = env->kill_pool->submit(std::move(job));
+  if (!submitted) book->events.add(stop_done{submitted.error()});
+}
+
+void sandbox_state::apply(const stop_done& e) {
+  book->stop_in_flight = false;
+  if (e.why) {
+    base::log::error("sandbox_stop_incomplete", {{"sandbox", id()}, {"why", e.why->to_string()}});
+    book->record.detail += (book->record.detail.empty() ? "" : "; ") + ("clean-up: " + e.why->to_string());
+  }
+  if (phase() == base::phase::stopping) transition(e.why ? base::phase::failed : base::phase::stopped);
+  release();
+}
+
+void sandbox_state::apply(const instance_gone& e) {
+  // While it starts, start() fails by itself; while it stops, the first cause stands.
+  if (!base::can_transition(phase(), base::phase::failed) || book->instance == nullptr || phase() == base::phase::stopping) return;
+  const auto written = transition(base::phase::failed, e.why, e.detail);
+  fail_commands(why_not_running());
+  fail_file_operations(why_not_running());
+  stop_instance(written);
+}
+
+/// Nothing of it is left on the host: whoever waited is answered, the edge gives its place to others.
+void sandbox_state::release() {
+  book->released = true;
+  answer_create_waiters();
+  answer_stop_waiters();
+  fail_commands(why_not_running());
+  fail_file_operations(why_not_running());
+  caf::anon_send(parent, sandbox_released{id(), book->ever_ran});
+}
+
+void sandbox_state::on_new_parent(const sandbox_parent& edge) {
+  parent = edge;
+  if (book->released) caf::anon_send(parent, sandbox_released{id(), book->ever_ran});
+}
+
+caf::result<reply> sandbox_state::on_stop(const call& c) {
+  end(cause::killed, "stopped on request");
+  if (base::is_terminal(phase())) return reply(sandbox_reply(c.id, view()));
+  stop_waiters.push_back(make_waiter(c));
+  return stop_waiters.back().promise;
+}
+
+void sandbox_state::answer_stop_waiters() {
+  for (auto& w : std::exchange(stop_waiters, {})) w.answer(sandbox_reply(w.id, view()));
+}
+
+void sandbox_state::answer_create_waiters() {
+  if (!book->ever_ran && !book->start_error) return;
+  for (auto& w : std::exchange(create_waiters, {})) {
+    if (book->ever_ran) {
+      w.answer(sandbox_reply(w.id, view()));
+    } else {
+      w.refuse(*book->start_error, id());
+    }
+  }
+}
+
+void sandbox_state::expire_lifecycle_waiters(time_point at) {
+  const auto late = [&](const waiter& w) { return w.deadline <= at; };
+  const bool created_for_somebody = !create_waiters.empty();
+  for (auto& w : create_waiters) {
+    if (late(w)) w.refuse({errc::deadline_exceeded, "sandbox did not start in time; it is being removed", 0}, id());
+  }
+  std::erase_if(create_waiters, late);
+  if (created_for_somebody && create_waiters.empty()) end(cause::killed, "did not start before its deadline");
+  for (auto& w : stop_waiters) {
+    if (late(w)) w.refuse({errc::deadline_exceeded, "sandbox '" + id() + "' is still being stopped", 0}, id());
+  }
+  std::erase_if(stop_waiters, late);
+}
+
+base::error sandbox_state::why_not_running() const {
+  const auto& r = book->record;
+  std::string text = "sandbox '" + r.id + "' is " + std::string(to_string(r.phase));
+  if (r.cause != cause::none) text += " (" + std::string(to_string(r.cause)) + ")";
+  if (!r.detail.empty()) text += ": " + r.detail;
+  const bool ended = r.phase >= base::phase::stopping;
+  return {ended ? errc::sandbox_failed : errc::wrong_phase, std::move(text), 0};
+}
+
+}  // namespace dsec::actors

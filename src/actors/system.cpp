@@ -1,0 +1,182 @@
+#include "actors/system.hpp"
+
+#include <caf/actor_system.hpp>
+#include <caf/scoped_actor.hpp>
+#include <caf/send.hpp>
+
+#include <algorithm>
+#include <condition_variable>
+#include <cstdlib>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "actors/gateway.hpp"
+#include "actors/node_memory.hpp"
+#include "actors/root_supervisor.hpp"
+#include "actors/runtime.hpp"
+#include "actors/terminator.hpp"
+#include "base/log.hpp"
+#include "net/listener.hpp"
+
+namespace dsec::actors {
+namespace {
+
+void end_process(const std::string& why) {
+  base::log::error("giving_up", {{"why", why}});
+  std::_Exit(70);
+}
+
+/// Calls `late` unless it is destroyed before the time is over.
+class grace_period {
+ public:
+  grace_period(std::chrono::milliseconds time, std::function<void()> late)
+      : thread_([this, time, late = std::move(late)] {
+          std::unique_lock lock(mutex_);
+          if (!ended_.wait_for(lock, time, [this] { return done_; })) late();
+        }) {}
+  ~grace_period() {
+    {
+      const std::scoped_lock lock(mutex_);
+      done_ = true;
+    }
+    ended_.notify_all();
+    thread_.join();
+  }
+  grace_period(const grace_period&) = delete;
+  grace_period& operator=(const grace_period&) = delete;
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable ended_;
+  bool done_ = false;
+  std::thread thread_;
+};
+
+std::shared_ptr<base::worker_pool> make_pool(health_board& health, const char* name, unsigned threads,
+                                             std::size_t bound) {
+  auto pool = std::make_shared<base::worker_pool>(base::pool_options{name, threads, bound});
+  health.watch(pool);
+  return pool;
+}
+
+net::http_answer answer_of(const health_board::answer& a) { return {a.good ? 200U : 503U, "application/json", a.json}; }
+
+std::optional<net::http_answer> answer_get(health_board& health, std::string_view path) {
+  if (path == "/healthz") return answer_of(health.healthz());
+  if (path == "/readyz") return answer_of(health.readyz());
+  return std::nullopt;
+}
+
+class node_impl final : public node {
+ public:
+  node_impl(const base::config& config, node_deps deps);
+  ~node_impl() override { stop(std::chrono::seconds(30)); }
+
+  base::result<void> start();
+  [[nodiscard]] std::uint16_t port() const override { return listener_->port(); }
+  void stop(std::chrono::milliseconds grace) override;
+
+ private:
+  std::shared_ptr<worker> make_worker(node_deps& deps, std::unique_ptr<record_store> records);
+  net::session_handler open(std::shared_ptr<net::ws_session> session, net::connection_info info);
+
+  base::config config_;
+  node_deps deps_;
+  std::shared_ptr<health_board> health_ = std::make_shared<health_board>();
+  std::shared_ptr<worker> worker_;
+  std::shared_ptr<edge_table> table_;
+  std::shared_ptr<gateway_slot> slot_ = std::make_shared<gateway_slot>();
+  runtime_config runtime_;
+  std::unique_ptr<caf::actor_system> system_;
+  root_actor root_;
+  terminator_actor terminator_;
+  std::unique_ptr<net::listener> listener_;
+};
+
+node_impl::node_impl(const base::config& config, node_deps deps) : config_(config), deps_(std::move(deps)) {
+  if (!deps_.give_up) deps_.give_up = end_process;
+}
+
+std::shared_ptr<worker> node_impl::make_worker(node_deps& deps, std::unique_ptr<record_store> records) {
+  auto w = std::make_shared<worker>();
+  w->config = config_;
+  w->backend = deps.backend;
+  // Exec and fork do not scale over CPUs, so more starts at once only take longer each; but one that waits for a
+  // disk must not hold up all others. Admission bounds the queues: a sandbox has one start and one stop at a time.
+  const auto cpus = std::max(2U, std::thread::hardware_concurrency());
+  const std::size_t bound = 2 * std::size_t{config_.node.max_sandboxes} + 64;
+  w->start_pool = make_pool(*health_, "start", std::min(cpus, 16U), bound);
+  w->kill_pool = make_pool(*health_, "kill", 1, bound);
+  w->copy_pool = make_pool(*health_, "copy", 2, 65'536);
+  w->writer = std::make_shared<record_writer>(std::move(records), [health = health_](const base::error& e) {
+    base::log::error("store_write_failed", {{"why", e.to_string()}});
+    health->report("store", e.to_string());
+  });
+  w->images = make_catalogue(deps.images);
+  w->health = health_;
+  w->wall = [] { return std::chrono::system_clock::now(); };
+  w->memory = [] { return read_node_memory(); };
+  return w;
+}
+
+net::session_handler node_impl::open(std::shared_ptr<net::ws_session> session, net::connection_info info) {
+  const auto gateway = slot_->get();
+  if (!gateway || health_->draining()) {
+    session->close("dsecd is restarting or stopping");
+    return {.message = [](proto::frame) {}, .malformed = [](base::error) {}, .closed = [] {}};
+  }
+  return open_connection(*system_, gateway, std::chrono::milliseconds(config_.gateway.default_deadline_ms),
+                         config_.node.name, std::move(session), std::move(info));
+}
+
+base::result<void> node_impl::start() {
+  auto records = make_record_store(std::move(deps_.store));
+  DSEC_TRY(auto known, records->load());
+  worker_ = make_worker(deps_, std::move(records));
+  table_ = make_edge_table(std::move(known), *worker_);
+  system_ = std::make_unique<caf::actor_system>(runtime_);
+  root_ = system_->spawn(root_supervisor, root_args{worker_, table_, slot_, deps_.give_up});
+  terminator_ = system_->spawn(terminator, root_);
+  // The gateway is there once the root answers.
+  caf::scoped_actor self{*system_};
+  self->request(root_, caf::infinite, get_roots{}).receive([](const roots&) {}, [](caf::error&) {});
+  net::listener_callbacks callbacks{
+      .authenticate = deps_.authenticate,
+      .opened = [this](auto session, auto info) { return open(std::move(session), std::move(info)); },
+      .get = [health = health_](std::string_view path) { return answer_get(*health, path); }};
+  DSEC_TRY(listener_, net::listener::start(config_.gateway, std::move(callbacks)));
+  health_->set_ready(true);
+  base::log::info("ready", {{"port", listener_->port()}, {"edge", config_.node.name}});
+  return {};
+}
+
+void node_impl::stop(std::chrono::milliseconds grace) {
+  if (!system_) return;
+  grace_period watchdog(grace, [&] { deps_.give_up("did not stop in " + std::to_string(grace.count()) + " ms"); });
+  health_->set_draining();
+  {
+    caf::scoped_actor self{*system_};
+    self->request(terminator_, caf::infinite, shut_down{}).receive([](shut_down_done) {}, [](caf::error&) {});
+  }
+  // No callback runs after this, so none meets an actor system that is gone.
+  if (listener_) listener_->stop();
+  caf::anon_send_exit(terminator_, caf::exit_reason::user_shutdown);
+  caf::anon_send_exit(root_, caf::exit_reason::user_shutdown);
+  terminator_ = nullptr;
+  root_ = nullptr;
+  system_.reset();  // waits for every actor
+  worker_.reset();  // ends the pools, and the writer once all is written
+  table_.reset();
+  base::log::info("stopped");
+}
+
+}  // namespace
+
+base::result<std::unique_ptr<node>> start_node(const base::config& config, node_deps deps) {
+  auto n = std::make_unique<node_impl>(config, std::move(deps));
+  DSEC_CHECK(n->start());
+  return n;
+}
+
+}  // namespace dsec::actors

@@ -1,0 +1,46 @@
+// A whole node (--role=all: coordinator and worker in one process) behind one object without CAF in it: what the
+// command line starts and stops. start() and stop() block and are for the main thread; signals are the caller's.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "actors/record_store.hpp"
+#include "backends/backend.hpp"
+#include "base/config.hpp"
+#include "base/result.hpp"
+#include "base/store.hpp"
+#include "fs/image_store.hpp"
+
+namespace dsec::actors {
+
+struct node_deps {
+  std::shared_ptr<backends::backend> backend;
+  fs::image_store images;
+  std::unique_ptr<base::store> store;  // opened with worker_migrations(), durability::process
+  /// Principal of an API key, compared in constant time.
+  std::function<std::optional<std::string>(std::string_view key)> authenticate;
+  /// The node cannot go on, or did not stop in time. The default logs and ends the process with status 70.
+  std::function<void(const std::string& why)> give_up;
+};
+
+class node {
+ public:
+  virtual ~node() = default;
+  /// Where the gateway listens.
+  [[nodiscard]] virtual std::uint16_t port() const = 0;
+  /// Ends all sandboxes, answers and closes all connections, ends all threads. `give_up` is called when that takes
+  /// longer than `grace`.
+  virtual void stop(std::chrono::milliseconds grace) = 0;
+};
+
+/// Recovers what the store knows, starts everything, and listens. Block signals before: all threads inherit the
+/// mask of the caller.
+base::result<std::unique_ptr<node>> start_node(const base::config& config, node_deps deps);
+
+}  // namespace dsec::actors

@@ -1,0 +1,40 @@
+// Measures how late actors get to run: sleeps for a known time and looks how much longer it took. More than
+// max_delay means that handlers block or the host is overloaded; it is logged as an error and counted (tests assert
+// that the count stays 0). Also has the pools abandon stuck jobs. One per node, restarted by the root.
+#pragma once
+
+#include <caf/typed_event_based_actor.hpp>
+
+#include <chrono>
+#include <memory>
+
+#include "actors/health.hpp"
+#include "actors/interfaces.hpp"
+
+namespace dsec::actors {
+
+/// To oneself.
+struct beat {
+  time_point due;
+};
+using watchdog_actor = caf::typed_actor<caf::reacts_to<beat>>;
+
+struct watchdog_state {
+  static constexpr const char* name = "watchdog";
+  static constexpr std::chrono::milliseconds period{250};
+  static constexpr std::chrono::milliseconds max_delay{50};
+
+  watchdog_actor::pointer self;
+  std::shared_ptr<health_board> health;
+
+  explicit watchdog_state(watchdog_actor::pointer s) : self(s) {}
+  void sleep();
+  void on_beat(const beat& b);
+};
+
+watchdog_actor::behavior_type watchdog(watchdog_actor::stateful_pointer<watchdog_state> self,
+                                       std::shared_ptr<health_board> health);
+
+}  // namespace dsec::actors
+
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::beat)

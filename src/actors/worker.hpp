@@ -1,0 +1,33 @@
+// What the actors of a worker share: the backend, the blocking pools, the store's writer, images, clocks, health.
+// Made once by start_node() (or a test) and never changed; everything in it is thread-safe.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+
+#include "actors/health.hpp"
+#include "actors/images.hpp"
+#include "actors/node_memory.hpp"
+#include "actors/record_writer.hpp"
+#include "backends/backend.hpp"
+#include "base/config.hpp"
+#include "base/worker_pool.hpp"
+
+namespace dsec::actors {
+
+struct worker {
+  base::config config;
+  std::shared_ptr<backends::backend> backend;
+  std::shared_ptr<base::executor> start_pool;  // backend::start and refill
+  std::shared_ptr<base::executor> kill_pool;   // instance::stop, a thread of its own: never behind a slow start
+  std::shared_ptr<base::executor> copy_pool;   // images, output, files
+  std::shared_ptr<record_writer> writer;
+  std::shared_ptr<image_catalogue> images;
+  std::shared_ptr<health_board> health;
+  std::function<std::chrono::system_clock::time_point()> wall;
+  std::function<base::result<memory_reading>()> memory;  // on the copy pool
+};
+using worker_ptr = std::shared_ptr<const worker>;
+
+}  // namespace dsec::actors

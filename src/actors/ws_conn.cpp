@@ -1,0 +1,222 @@
+#include "actors/ws_conn.hpp"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "actors/replies.hpp"
+#include "actors/runtime.hpp"
+#include "proto/limits.hpp"
+
+namespace dsec::actors {
+namespace {
+
+using base::errc;
+using body = proto::Request::Body;
+
+/// Id of the sandbox a request is about; empty for requests that are about none.
+std::string sandbox_of(body::Reader request) {
+  switch (request.which()) {
+    case body::GET_SANDBOX: return request.getGetSandbox().getSandboxId();
+    case body::STOP_SANDBOX: return request.getStopSandbox().getSandboxId();
+    case body::EXEC: return request.getExec().getSandboxId();
+    case body::GET_COMMAND: return request.getGetCommand().getSandboxId();
+    case body::KILL_COMMAND: return request.getKillCommand().getSandboxId();
+    case body::LIST_COMMANDS: return request.getListCommands().getSandboxId();
+    case body::READ_OUTPUT: return request.getReadOutput().getSandboxId();
+    case body::READ_FILE: return request.getReadFile().getSandboxId();
+    case body::WRITE_FILE: return request.getWriteFile().getSandboxId();
+    default: return {};
+  }
+}
+
+bool about_one_sandbox(body::Which which) {
+  return which == body::GET_SANDBOX || which == body::STOP_SANDBOX || which == body::EXEC ||
+         which == body::GET_COMMAND || which == body::KILL_COMMAND || which == body::LIST_COMMANDS ||
+         which == body::READ_OUTPUT || which == body::READ_FILE || which == body::WRITE_FILE;
+}
+
+/// Whoever owns the matter answers this much before the client stops waiting, so that its answer (which says more
+/// than "too late") gets there.
+std::chrono::milliseconds margin(std::chrono::milliseconds deadline) {
+  return std::min(std::chrono::milliseconds(100), deadline / 10);
+}
+
+}  // namespace
+
+ws_conn_state::~ws_conn_state() {
+  if (args.session) args.session->close("the connection's actor ended");
+}
+
+void ws_conn_state::send(const proto::frame& f) {
+  args.session->send(f);
+  args.session->grant(1);
+}
+
+void ws_conn_state::hang_up(const std::string& reason) {
+  closing = true;
+  args.session->close(reason);
+}
+
+void ws_conn_state::on_frame(const frame_arrived& m) {
+  if (closing) return;
+  std::uint64_t id = 0;
+  proto::view<proto::Request> view(m.frame);
+  const auto head = view.read([&](proto::Request::Reader request) { id = request.getId(); });
+  if (!head || id == 0) return hang_up("a request without a readable id");
+  const auto ok = view.read([&](proto::Request::Reader request) {
+    if (!greeted) return greet(id, request);
+    accept(id, request, m.frame);
+  });
+  if (!ok) send(error_reply(id, ok.error()));
+}
+
+void ws_conn_state::on_malformed(const frame_malformed& m) {
+  // No id can be read from what is no message; the session closes by itself.
+  closing = true;
+  args.session->send(error_reply(0, m.why));
+}
+
+void ws_conn_state::greet(std::uint64_t id, proto::Request::Reader request) {
+  if (request.getBody().which() != body::HELLO) {
+    args.session->send(error_reply(id, {errc::protocol, "the first request of a connection must be hello", 0}));
+    return hang_up("no hello");
+  }
+  const auto version = request.getBody().getHello().getProtocolVersion();
+  if (version != proto::protocol_version) {
+    args.session->send(error_reply(
+        id, {errc::unsupported, "protocol version " + std::to_string(version) + " is not spoken here; use version " +
+                                    std::to_string(proto::protocol_version), 0}));
+    return hang_up("protocol version");
+  }
+  greeted = true;
+  send(hello_reply(id, args.edge_name));
+}
+
+void ws_conn_state::accept(std::uint64_t id, proto::Request::Reader request, const proto::frame& frame) {
+  const auto which = request.getBody().which();
+  if (in_flight.contains(id)) {
+    return send(error_reply(id, {errc::invalid_argument, "a request with this id is still in flight", 0}));
+  }
+  if (which == body::HELLO) return send(error_reply(id, {errc::protocol, "hello was said already", 0}));
+  if (which == body::UNSET) {
+    return send(error_reply(id, {errc::unsupported, "this server does not know the request", 0}));
+  }
+  const auto wait = request.getDeadlineMs() == 0 ? args.default_deadline
+                                                 : std::chrono::milliseconds(request.getDeadlineMs());
+  const auto now = self->clock().now();
+  auto sandbox_id = sandbox_of(request.getBody());
+  if (about_one_sandbox(which) && sandbox_id.empty()) {
+    return send(error_reply(id, {errc::invalid_argument, "sandboxId is missing", 0}));
+  }
+  pending p{++last_serial, now + wait, std::move(sandbox_id),
+            call{args.from, id, now + wait - margin(wait), msg<proto::Request>(frame)}, false};
+  deadlines.want(self, p.deadline);
+  route(in_flight.emplace(id, std::move(p)).first->second);
+}
+
+void ws_conn_state::route(const pending& p) {
+  if (p.sandbox_id.empty()) return ask_gateway(p);
+  const auto it = known.find(p.sandbox_id);
+  if (it == known.end()) return find(p);
+  ask_sandbox(p, it->second);
+}
+
+void ws_conn_state::ask_gateway(const pending& p) {
+  self->request(args.gateway, caf::infinite, p.request)
+      .then([this, id = p.request.id, serial = p.serial](const reply& r) { finish(id, serial, r.frame()); },
+            [this, id = p.request.id, serial = p.serial](caf::error&) {
+              fail(id, serial, {errc::unavailable, "this part of dsecd is restarting; try again", 0});
+            });
+}
+
+void ws_conn_state::find(const pending& p) {
+  self->request(args.gateway, caf::infinite, find_sandbox{args.from, p.sandbox_id})
+      .then(
+          [this, id = p.request.id, serial = p.serial](const found_sandbox& found) {
+            auto* still = waiting(id, serial);
+            if (still == nullptr) return;
+            if (!found.who) return fail(id, serial, found.why);
+            if (known.size() >= max_known) known.clear();
+            known.insert_or_assign(still->sandbox_id, found.who);
+            ask_sandbox(*still, found.who);
+          },
+          [this, id = p.request.id, serial = p.serial](caf::error&) {
+            fail(id, serial, {errc::unavailable, "this part of dsecd is restarting; try again", 0});
+          });
+}
+
+void ws_conn_state::ask_sandbox(const pending& p, const sandbox_actor& who) {
+  self->request(who, caf::infinite, p.request)
+      .then([this, id = p.request.id, serial = p.serial](const reply& r) { finish(id, serial, r.frame()); },
+            [this, id = p.request.id, serial = p.serial](caf::error&) { on_sandbox_down(id, serial); });
+}
+
+/// The remembered actor is dead, or died over the request. Every request about a sandbox may be made twice (a
+/// known command is not started again), so it is looked up anew and asked once more.
+void ws_conn_state::on_sandbox_down(std::uint64_t id, std::uint64_t serial) {
+  auto* p = waiting(id, serial);
+  if (p == nullptr) return;
+  known.erase(p->sandbox_id);
+  if (std::exchange(p->asked_again, true)) {
+    return fail(id, serial, {errc::unavailable, "sandbox '" + p->sandbox_id + "' is being taken up again; retry", 0});
+  }
+  find(*p);
+}
+
+ws_conn_state::pending* ws_conn_state::waiting(std::uint64_t id, std::uint64_t serial) {
+  const auto it = in_flight.find(id);
+  return it == in_flight.end() || it->second.serial != serial ? nullptr : &it->second;
+}
+
+void ws_conn_state::finish(std::uint64_t id, std::uint64_t serial, const proto::frame& answer) {
+  if (waiting(id, serial) == nullptr) return;
+  in_flight.erase(id);
+  send(answer);
+}
+
+void ws_conn_state::fail(std::uint64_t id, std::uint64_t serial, const base::error& why) {
+  const auto* p = waiting(id, serial);
+  if (p != nullptr) finish(id, serial, error_reply(id, why, p->sandbox_id));
+}
+
+void ws_conn_state::on_alarm(const alarm_rang& rang) {
+  if (!deadlines.is_current(rang)) return;
+  const auto now = self->clock().now();
+  auto earliest = time_point::max();
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> late;
+  for (const auto& [id, p] : in_flight) {
+    if (p.deadline <= now) {
+      late.emplace_back(id, p.serial);
+    } else {
+      earliest = std::min(earliest, p.deadline);
+    }
+  }
+  for (const auto& [id, serial] : late) {
+    fail(id, serial, {errc::deadline_exceeded, "no answer before the request's deadline", 0});
+  }
+  if (earliest != time_point::max()) deadlines.want(self, earliest);
+}
+
+void ws_conn_state::on_close(const close_connection& m) {
+  if (closing) return;
+  for (const auto& [id, p] : std::exchange(in_flight, {})) {
+    args.session->send(error_reply(id, {errc::unavailable, m.reason, 0}, p.sandbox_id));
+  }
+  hang_up(m.reason);
+}
+
+ws_conn_self::behavior_type ws_conn(ws_conn_self::stateful_pointer<ws_conn_state> self, ws_conn_args args) {
+  install_handlers(self);
+  self->state.args = std::move(args);
+  self->state.args.session->grant(static_cast<std::uint32_t>(proto::max_in_flight));
+  return {
+      [self](const frame_arrived& m) { self->state.on_frame(m); },
+      [self](const frame_malformed& m) { self->state.on_malformed(m); },
+      [self](connection_lost) { self->quit(); },
+      [self](const close_connection& m) { self->state.on_close(m); },
+      [self](const alarm_rang& m) { self->state.on_alarm(m); },
+  };
+}
+
+}  // namespace dsec::actors

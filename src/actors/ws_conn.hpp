@@ -1,0 +1,83 @@
+// One client connection: reads the head of each request, sends it to whoever can answer, and hands the answer to
+// the socket side unchanged. Requests about a sandbox go straight to its actor once the gateway has named it.
+// At most proto::max_in_flight requests are read before one is answered (the session reads a frame per credit).
+// Every request is answered: by its addressee, or here with deadline_exceeded when its deadline passes.
+// When the client goes, answers still due are dropped and nothing else happens: what was started goes on.
+#pragma once
+
+#include <caf/typed_event_based_actor.hpp>
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <unordered_map>
+
+#include "actors/alarm.hpp"
+#include "actors/interfaces.hpp"
+#include "net/listener.hpp"
+
+namespace dsec::actors {
+
+using ws_conn_self = ws_conn_actor::extend<caf::reacts_to<alarm_rang>>;
+
+struct ws_conn_args {
+  std::shared_ptr<net::ws_session> session;
+  std::shared_ptr<const caller> from;
+  gateway_actor gateway;
+  std::string edge_name;
+  std::chrono::milliseconds default_deadline{0};
+};
+
+struct ws_conn_state {
+  static constexpr const char* name = "ws_conn";
+
+  /// Sandboxes whose actor is remembered; beyond that all are forgotten and looked up again.
+  static constexpr std::size_t max_known = 4096;
+
+  struct pending {
+    std::uint64_t serial = 0;  // a client may use an id again once it is answered
+    time_point deadline;       // of the client: when it is answered from here
+    std::string sandbox_id;    // empty: not about one sandbox
+    call request;
+    bool asked_again = false;
+  };
+
+  ws_conn_self::pointer self;
+  ws_conn_args args;
+  bool greeted = false;
+  bool closing = false;
+  std::unordered_map<std::uint64_t, pending> in_flight;  // by request id
+  std::unordered_map<std::string, sandbox_actor> known;
+  std::uint64_t last_serial = 0;
+  alarm deadlines;
+
+  explicit ws_conn_state(ws_conn_self::pointer s) : self(s) {}
+  ~ws_conn_state();
+
+  void on_frame(const frame_arrived& m);
+  void on_malformed(const frame_malformed& m);
+  void on_close(const close_connection& m);
+  void on_alarm(const alarm_rang& rang);
+
+ private:
+  void greet(std::uint64_t id, proto::Request::Reader request);
+  void accept(std::uint64_t id, proto::Request::Reader request, const proto::frame& frame);
+  void route(const pending& p);
+  void ask_gateway(const pending& p);
+  void find(const pending& p);
+  void ask_sandbox(const pending& p, const sandbox_actor& who);
+  /// The request `id` if it still waits for the answer to `serial`.
+  pending* waiting(std::uint64_t id, std::uint64_t serial);
+  void finish(std::uint64_t id, std::uint64_t serial, const proto::frame& answer);
+  void fail(std::uint64_t id, std::uint64_t serial, const base::error& why);
+  void on_sandbox_down(std::uint64_t id, std::uint64_t serial);
+  void send(const proto::frame& f);
+  void hang_up(const std::string& reason);
+};
+
+ws_conn_self::behavior_type ws_conn(ws_conn_self::stateful_pointer<ws_conn_state> self, ws_conn_args args);
+
+}  // namespace dsec::actors
+
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::ws_conn_args)

@@ -1,0 +1,55 @@
+#include "actors/health.hpp"
+
+#include <catch2/catch.hpp>
+
+#include <nlohmann/json.hpp>
+
+#include "node_fixture.hpp"
+
+using namespace std::chrono_literals;
+using dsec::actors::health_board;
+
+TEST_CASE("a node is healthy until somebody says otherwise") {
+  health_board board;
+  CHECK(board.healthz().good);
+  board.report("store", "disk full");
+  const auto a = board.healthz();
+  CHECK_FALSE(a.good);
+  const auto j = nlohmann::json::parse(a.json);
+  CHECK(j.at("status") == "unhealthy");
+  CHECK(j.at("reasons").at(0).at("subject") == "store");
+  CHECK(j.at("reasons").at(0).at("reason") == "disk full");
+  board.clear("store");
+  CHECK(board.healthz().good);
+}
+
+TEST_CASE("a node is ready from its recovery until it drains") {
+  health_board board;
+  CHECK_FALSE(board.readyz().good);
+  board.set_ready(true);
+  CHECK(board.readyz().good);
+  board.set_draining();
+  CHECK_FALSE(board.readyz().good);
+}
+
+TEST_CASE("actors that run on time leave no late beats") {
+  dsec::test::node_fixture node;
+  node.advance(10s);
+  CHECK(node.worker->health->late_beats() == 0);
+}
+
+TEST_CASE("actors that run late are counted") {
+  dsec::test::node_fixture node;
+  node.scheduler().advance_time(400ms);  // nobody ran when the beat was due at 250 ms
+  node.run();
+  CHECK(node.worker->health->late_beats() == 1);
+}
+
+TEST_CASE("actor restarts show in the report") {
+  dsec::test::node_fixture node;
+  dsec::test::client alice(node, "alice");
+  const auto id = node.running_sandbox(alice);
+  caf::anon_send_exit(node.actor_of(id), caf::exit_reason::kill);
+  node.run();
+  CHECK(nlohmann::json::parse(node.worker->health->healthz().json).at("actor_restarts") == 1);
+}

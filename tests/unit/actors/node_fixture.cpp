@@ -1,0 +1,337 @@
+#include "node_fixture.hpp"
+
+#include <caf/scoped_actor.hpp>
+
+#include <stdexcept>
+#include <utility>
+
+#include "proto/client.capnp.h"
+
+namespace dsec::test {
+
+using namespace std::chrono_literals;
+
+base::result<std::vector<actors::sandbox_record>> memory_records::load() {
+  const std::scoped_lock lock(mutex_);
+  std::vector<actors::sandbox_record> all;
+  for (const auto& [id, r] : rows_) all.push_back(r);
+  return all;
+}
+
+base::result<void> memory_records::apply(const std::vector<actors::record_change>& changes) {
+  const std::scoped_lock lock(mutex_);
+  if (failing_) return base::fail(base::errc::io, "disk full");
+  for (const auto& change : changes) {
+    if (const auto* r = std::get_if<actors::record_ptr>(&change)) {
+      rows_.insert_or_assign((*r)->id, **r);
+    } else {
+      rows_.erase(std::get<actors::erased>(change).id);
+    }
+  }
+  return {};
+}
+
+std::optional<actors::sandbox_record> memory_records::find(const std::string& id) const {
+  const std::scoped_lock lock(mutex_);
+  const auto it = rows_.find(id);
+  return it == rows_.end() ? std::nullopt : std::optional(it->second);
+}
+
+void memory_records::fail_from_now(bool on) {
+  const std::scoped_lock lock(mutex_);
+  failing_ = on;
+}
+
+base::result<actors::resolved_images> fixed_images::resolve(const actors::image_refs& refs) {
+  const std::map<std::string, std::string> known{{"debian:12", "aa"}, {"code:1", "bb"}, {"pytest:8", "cc"}};
+  actors::resolved_images out;
+  auto all = refs.toolkits;
+  if (!refs.workspace.empty()) all.insert(all.begin(), refs.workspace);
+  all.insert(all.begin(), refs.base);
+  for (const auto& name : all) {
+    const auto it = known.find(name);
+    if (it == known.end()) return base::fail(base::errc::not_found, "no image '" + name + "'");
+    out.layers.push_back({it->second, "/blobs/" + it->second});
+  }
+  out.config.env = {{"PATH", "/image/bin"}, {"LANG", "C.UTF-8"}};
+  out.config.cwd = "/work";
+  return out;
+}
+
+base::result<std::vector<fs::image>> fixed_images::list() {
+  fs::image image;
+  image.name = "debian";
+  image.tag = "12";
+  image.digest = "aa";
+  return std::vector<fs::image>{image};
+}
+
+namespace {
+
+std::string str(capnp::Text::Reader t) { return {t.begin(), t.size()}; }
+std::string str(capnp::Data::Reader d) { return {reinterpret_cast<const char*>(d.begin()), d.size()}; }
+
+void decode_command(proto::Command::Reader c, answer& a) {
+  a.kind = "command";
+  a.sandbox_id = str(c.getSandboxId());
+  a.command_id = str(c.getCommandId());
+  const char* names[] = {"unknown", "running", "ended"};
+  a.state = names[static_cast<int>(c.getState())];
+  a.exit_code = c.getExitCode();
+  a.timed_out = c.getTimedOut();
+  a.out = str(c.getStdout());
+  a.err = str(c.getStderr());
+  a.out_total = c.getStdoutTotal();
+  a.out_truncated = c.getStdoutTruncated();
+  for (const auto argument : c.getArgv()) a.argv.push_back(str(argument));
+}
+
+void decode_sandbox(proto::Sandbox::Reader s, answer& a) {
+  a.kind = "sandbox";
+  a.sandbox_id = str(s.getSandboxId());
+  a.phase = str(s.getPhase());
+  a.cause = str(s.getCause());
+  a.detail = str(s.getCauseDetail());
+  a.commands_running = s.getCommandsRunning();
+  for (const auto w : s.getWarnings()) a.warnings.push_back(str(w));
+}
+
+void decode_error(proto::Error::Reader e, answer& a) {
+  a.kind = "error";
+  a.code = str(e.getCode());
+  a.message = str(e.getMessage());
+  a.object = str(e.getObject());
+  a.retryable = e.getRetryable();
+}
+
+void decode_rest(proto::Reply::Body::Reader body, answer& a) {
+  switch (body.which()) {
+    case proto::Reply::Body::HELLO: a.kind = "hello"; break;
+    case proto::Reply::Body::PONG: a.kind = "pong"; break;
+    case proto::Reply::Body::OUTPUT:
+      a.kind = "output";
+      a.out = str(body.getOutput().getData());
+      a.offset = body.getOutput().getOffset();
+      a.total = body.getOutput().getTotal();
+      a.ended = body.getOutput().getEnded();
+      break;
+    case proto::Reply::Body::FILE_DATA:
+      a.kind = "file_data";
+      a.out = str(body.getFileData().getData());
+      a.offset = body.getFileData().getOffset();
+      a.size = body.getFileData().getSize();
+      a.end_of_file = body.getFileData().getEndOfFile();
+      break;
+    case proto::Reply::Body::FILE_WRITTEN:
+      a.kind = "file_written";
+      a.size = body.getFileWritten().getSize();
+      break;
+    default: a.kind = "?";
+  }
+}
+
+}  // namespace
+
+answer decode(const proto::frame& f) {
+  answer a;
+  const auto ok = proto::view<proto::Reply>(f).read([&](proto::Reply::Reader reply) {
+    const auto body = reply.getBody();
+    switch (body.which()) {
+      case proto::Reply::Body::ERROR: return decode_error(body.getError(), a);
+      case proto::Reply::Body::SANDBOX: return decode_sandbox(body.getSandbox(), a);
+      case proto::Reply::Body::COMMAND: return decode_command(body.getCommand(), a);
+      case proto::Reply::Body::SANDBOXES:
+        a.kind = "sandboxes";
+        for (const auto s : body.getSandboxes()) a.ids.push_back(str(s.getSandboxId()));
+        return;
+      case proto::Reply::Body::COMMANDS:
+        a.kind = "commands";
+        for (const auto c : body.getCommands()) a.ids.push_back(str(c.getCommandId()));
+        return;
+      case proto::Reply::Body::IMAGES:
+        a.kind = "images";
+        for (const auto i : body.getImages()) a.ids.push_back(str(i.getName()) + ":" + str(i.getTag()));
+        return;
+      default: return decode_rest(body, a);
+    }
+  });
+  if (!ok) throw std::logic_error(ok.error().to_string());
+  return a;
+}
+
+client::client(node_fixture& node, const std::string& principal) : node_(node) {
+  handler_ = actors::open_connection(*node.system, node.slot->get(), 120s, node.config.node.name, session,
+                                     {principal, "127.0.0.1:1"});
+  node_.run();
+  hello();
+}
+
+void client::hello() {
+  ask([](proto::Request::Builder r) { r.getBody().initHello().setProtocolVersion(1); });
+}
+
+void client::raw(proto::frame f) {
+  handler_.message(std::move(f));
+  node_.run();
+}
+
+void client::disconnect() {
+  handler_.closed();
+  node_.run();
+}
+
+std::uint64_t client::ask(const fill& f, std::uint32_t deadline_ms, const std::string& key) {
+  capnp::MallocMessageBuilder message;
+  auto request = message.initRoot<proto::Request>();
+  request.setId(++last_id_);
+  request.setDeadlineMs(deadline_ms);
+  request.setIdempotencyKey(key.c_str());
+  f(request);
+  raw(proto::frame::from_builder(message));
+  return last_id_;
+}
+
+std::optional<answer> client::got(std::uint64_t id) const {
+  for (const auto& f : session->sent) {
+    std::uint64_t of = 0;
+    static_cast<void>(proto::view<proto::Reply>(f).read([&](proto::Reply::Reader r) { of = r.getId(); }));
+    if (of == id) return decode(f);
+  }
+  return std::nullopt;
+}
+
+answer client::call(const fill& f, std::uint32_t deadline_ms, const std::string& key) {
+  const auto a = got(ask(f, deadline_ms, key));
+  if (!a) throw std::logic_error("the request was not answered");
+  return *a;
+}
+
+node_fixture::node_fixture(fake::script s, std::vector<actors::sandbox_record> known) {
+  runtime.set("scheduler.policy", caf::atom("testing"));
+  config.state = "/nonexistent/dsec-test";
+  system = std::make_unique<caf::actor_system>(runtime);
+  backend = std::make_shared<fake::backend>(std::move(s));
+  auto store = std::make_unique<memory_records>();
+  records = store.get();
+  worker->config = config;
+  worker->backend = backend;
+  worker->start_pool = start;
+  worker->kill_pool = kill;
+  worker->copy_pool = copy;
+  worker->health = std::make_shared<actors::health_board>();
+  worker->writer = std::make_shared<actors::record_writer>(std::move(store), [](const base::error&) {});
+  worker->images = std::make_shared<fixed_images>();
+  const auto began = scheduler().clock().now();
+  worker->wall = [this, began] {
+    return std::chrono::system_clock::time_point(1'700'000'000s) + (scheduler().clock().now() - began);
+  };
+  worker->memory = [this]() -> base::result<actors::memory_reading> { return memory; };
+  table = actors::make_edge_table(std::move(known), *worker);
+  root = system->spawn(actors::root_supervisor,
+                       actors::root_args{worker, table, slot, [this](const std::string& why) { given_up.push_back(why); }});
+  run();
+}
+
+node_fixture::~node_fixture() {
+  start->held = kill->held = copy->held = false;
+  caf::anon_send_exit(root, caf::exit_reason::user_shutdown);
+  run();
+  root = nullptr;
+  slot->set({});
+  start->jobs.clear();
+  kill->jobs.clear();
+  copy->jobs.clear();
+}
+
+void node_fixture::run() {
+  for (bool moved = true; moved;) {
+    moved = scheduler().run() > 0;
+    for (auto* pool : {start.get(), kill.get(), copy.get()}) {
+      if (!pool->held) moved = pool->run_one() || moved;
+    }
+  }
+}
+
+void node_fixture::advance(std::chrono::milliseconds total, std::chrono::milliseconds step) {
+  for (auto left = total; left > 0ms; left -= std::min(left, step)) {
+    scheduler().advance_time(std::min(left, step));
+    run();
+  }
+}
+
+std::string node_fixture::running_sandbox(client& c, const client::fill& more) {
+  const auto a = c.call(more ? more : create());
+  if (a.kind != "sandbox" || a.phase != "running") throw std::logic_error("create failed: " + a.message);
+  return a.sandbox_id;
+}
+
+actors::sandbox_actor node_fixture::actor_of(const std::string& id, const std::string& principal) {
+  caf::scoped_actor self{*system, true};
+  const auto from = std::make_shared<const actors::caller>(actors::caller{principal, ""});
+  auto handle = self->request(slot->get(), caf::infinite, actors::find_sandbox{from, id});
+  run();
+  actors::sandbox_actor who;
+  handle.receive([&](const actors::found_sandbox& f) { who = f.who; }, [](caf::error&) {});
+  return who;
+}
+
+client::fill create(std::function<void(proto::CreateSandbox::Builder)> more) {
+  return [more](proto::Request::Builder r) {
+    auto c = r.getBody().initCreateSandbox();
+    c.setImage("debian:12");
+    if (more) more(c);
+  };
+}
+
+client::fill exec(const std::string& sandbox_id, const std::string& command_id,
+                  std::function<void(proto::Exec::Builder)> more) {
+  return [=](proto::Request::Builder r) {
+    auto e = r.getBody().initExec();
+    e.setSandboxId(sandbox_id.c_str());
+    e.setCommandId(command_id.c_str());
+    e.setWait(true);
+    e.initArgv(1).set(0, "true");
+    if (more) more(e);
+  };
+}
+
+client::fill get(const std::string& sandbox_id) {
+  return [=](proto::Request::Builder r) { r.getBody().initGetSandbox().setSandboxId(sandbox_id.c_str()); };
+}
+
+client::fill stop(const std::string& sandbox_id) {
+  return [=](proto::Request::Builder r) { r.getBody().initStopSandbox().setSandboxId(sandbox_id.c_str()); };
+}
+
+client::fill get_command(const std::string& sandbox_id, const std::string& command_id, std::uint32_t wait_ms) {
+  return [=](proto::Request::Builder r) {
+    auto c = r.getBody().initGetCommand();
+    c.setSandboxId(sandbox_id.c_str());
+    c.setCommandId(command_id.c_str());
+    c.setWaitMs(wait_ms);
+  };
+}
+
+client::fill kill_command(const std::string& sandbox_id, const std::string& command_id) {
+  return [=](proto::Request::Builder r) {
+    auto c = r.getBody().initKillCommand();
+    c.setSandboxId(sandbox_id.c_str());
+    c.setCommandId(command_id.c_str());
+  };
+}
+
+client::fill list() {
+  return [](proto::Request::Builder r) { r.getBody().setListSandboxes(); };
+}
+
+fake::script holding() {
+  return {.run =
+              [](const backends::exec_spec& spec) {
+                fake::fate f;
+                f.held = spec.argv.front() == "hold";
+                return f;
+              },
+          .on_step = {}};
+}
+
+}  // namespace dsec::test

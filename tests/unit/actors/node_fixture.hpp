@@ -1,0 +1,175 @@
+// A whole node without sockets and without threads that matter: gateway, edge, sandboxes and connections on CAF's
+// test scheduler (virtual time), pools that the test runs by hand, a store in memory, a fake backend and clients
+// that speak the protocol through a fake session. Everything happens on the test's thread, in a known order.
+#pragma once
+
+#include <caf/actor_system.hpp>
+#include <caf/scheduler/test_coordinator.hpp>
+#include <caf/send.hpp>
+#include <capnp/message.h>
+
+#include <chrono>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "actors/edge_table.hpp"
+#include "actors/gateway.hpp"
+#include "actors/root_supervisor.hpp"
+#include "actors/runtime.hpp"
+#include "actors/worker.hpp"
+#include "backends/fake/backend.hpp"
+#include "net/listener.hpp"
+
+namespace dsec::test {
+
+/// A pool whose jobs run when the test says so.
+class manual_pool final : public base::executor {
+ public:
+  base::result<void> submit(std::function<void()> job) override {
+    if (full) return base::fail(base::errc::capacity, "pool 'test' is full");
+    jobs.push_back(std::move(job));
+    return {};
+  }
+  bool run_one() {
+    if (jobs.empty()) return false;
+    auto job = std::move(jobs.front());
+    jobs.pop_front();
+    job();
+    return true;
+  }
+
+  std::deque<std::function<void()>> jobs;
+  bool held = false;  // node_fixture::run() leaves it alone
+  bool full = false;
+};
+
+class memory_records final : public actors::record_store {
+ public:
+  base::result<std::vector<actors::sandbox_record>> load() override;
+  base::result<void> apply(const std::vector<actors::record_change>& changes) override;
+  std::optional<actors::sandbox_record> find(const std::string& id) const;
+  void fail_from_now(bool on);
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<std::string, actors::sandbox_record> rows_;
+  bool failing_ = false;
+};
+
+/// Knows debian:12 (base), code:1 (workspace), pytest:8 (toolkit).
+class fixed_images final : public actors::image_catalogue {
+ public:
+  base::result<actors::resolved_images> resolve(const actors::image_refs& refs) override;
+  base::result<std::vector<fs::image>> list() override;
+};
+
+/// What a client got, with the parts tests look at.
+struct answer {
+  std::string kind;  // error, hello, pong, sandbox, sandboxes, command, output, file_data, file_written, images, commands
+  std::string code, message, object;
+  bool retryable = false;
+  std::string sandbox_id, phase, cause, detail;
+  std::vector<std::string> warnings, ids, argv;
+  std::string command_id, state, out, err;
+  int exit_code = -1;
+  bool timed_out = false, out_truncated = false, end_of_file = false, ended = false;
+  std::uint64_t out_total = 0, offset = 0, size = 0, total = 0;
+  std::uint32_t commands_running = 0;
+};
+answer decode(const proto::frame& f);
+
+class recording_session final : public net::ws_session {
+ public:
+  void send(proto::frame f) override { sent.push_back(std::move(f)); }
+  void grant(std::uint32_t n) override { granted += n; }
+  void close(std::string reason) override { closed.push_back(std::move(reason)); }
+
+  std::vector<proto::frame> sent;
+  std::vector<std::string> closed;
+  std::uint32_t granted = 0;
+};
+
+class node_fixture;
+
+class client {
+ public:
+  using fill = std::function<void(proto::Request::Builder)>;
+
+  client(node_fixture& node, const std::string& principal);
+
+  /// Sends a request and lets everything happen that can; returns its id.
+  std::uint64_t ask(const fill& f, std::uint32_t deadline_ms = 0, const std::string& key = {});
+  /// The answer to it, if there is one.
+  std::optional<answer> got(std::uint64_t id) const;
+  /// ask() that must be answered at once.
+  answer call(const fill& f, std::uint32_t deadline_ms = 0, const std::string& key = {});
+  void raw(proto::frame f);
+  void hello();
+  void disconnect();
+
+  std::shared_ptr<recording_session> session = std::make_shared<recording_session>();
+
+ private:
+  node_fixture& node_;
+  net::session_handler handler_;
+  std::uint64_t last_id_ = 0;
+};
+
+class node_fixture {
+ public:
+  node_fixture() : node_fixture(fake::script{}) {}
+  explicit node_fixture(fake::script s, std::vector<actors::sandbox_record> records = {});
+  ~node_fixture();
+
+  /// Runs actors and the pools that are not held until nothing moves.
+  void run();
+  /// Lets virtual time pass in steps, so that what falls due happens in order.
+  void advance(std::chrono::milliseconds total, std::chrono::milliseconds step = std::chrono::milliseconds(100));
+
+  /// Creates a sandbox for `c` and returns its id; it runs.
+  std::string running_sandbox(client& c, const client::fill& more = {});
+  /// The actor that answers for a sandbox now.
+  actors::sandbox_actor actor_of(const std::string& id, const std::string& principal = "alice");
+  std::optional<actors::sandbox_record> record(const std::string& id) { return records->find(id); }
+
+  base::config config;
+  std::shared_ptr<manual_pool> start = std::make_shared<manual_pool>();
+  std::shared_ptr<manual_pool> kill = std::make_shared<manual_pool>();
+  std::shared_ptr<manual_pool> copy = std::make_shared<manual_pool>();
+  memory_records* records = nullptr;
+  std::shared_ptr<fake::backend> backend;
+  std::shared_ptr<actors::worker> worker = std::make_shared<actors::worker>();
+  actors::memory_reading memory{8ULL << 30U, 8ULL << 30U};
+  std::shared_ptr<actors::edge_table> table;
+  std::shared_ptr<actors::gateway_slot> slot = std::make_shared<actors::gateway_slot>();
+  std::vector<std::string> given_up;
+  actors::runtime_config runtime;
+  std::unique_ptr<caf::actor_system> system;
+  actors::root_actor root;
+  std::vector<client*> clients;
+
+  caf::scheduler::test_coordinator& scheduler() {
+    return dynamic_cast<caf::scheduler::test_coordinator&>(system->scheduler());
+  }
+};
+
+/// Fills in a create of debian:12.
+client::fill create(std::function<void(proto::CreateSandbox::Builder)> more = {});
+client::fill exec(const std::string& sandbox_id, const std::string& command_id,
+                  std::function<void(proto::Exec::Builder)> more = {});
+client::fill get(const std::string& sandbox_id);
+client::fill stop(const std::string& sandbox_id);
+client::fill get_command(const std::string& sandbox_id, const std::string& command_id, std::uint32_t wait_ms = 0);
+client::fill kill_command(const std::string& sandbox_id, const std::string& command_id);
+client::fill list();
+
+/// A run script under which commands whose first argument is "hold" run until they are ended.
+fake::script holding();
+
+}  // namespace dsec::test

@@ -1,0 +1,151 @@
+#include "actors/record_store.hpp"
+
+#include <catch2/catch.hpp>
+
+#include <filesystem>
+
+#include "actors/record_writer.hpp"
+#include "base/ids.hpp"
+
+using namespace dsec::actors;
+namespace base = dsec::base;
+
+namespace {
+
+struct temp_db {
+  std::filesystem::path file =
+      std::filesystem::temp_directory_path() / ("dsec-" + base::random_token(60) + ".db");
+  ~temp_db() {
+    for (const auto* suffix : {"", "-wal", "-shm"}) std::filesystem::remove(file.string() + suffix);
+  }
+  [[nodiscard]] std::unique_ptr<record_store> open() const {
+    auto s = base::open_sqlite(file, base::durability::process, worker_migrations());
+    REQUIRE(s);
+    return make_record_store(std::move(*s));
+  }
+};
+
+sandbox_record sample(const std::string& id) {
+  sandbox_record r;
+  r.id = id;
+  r.owner = "alice";
+  r.phase = base::phase::running;
+  r.detail = "it's 'quoted'";
+  r.spec.backend = "container";
+  r.spec.image = "debian:12";
+  r.spec.toolkits = {"pytest:8"};
+  r.spec.layers = {{"aa", "/blobs/aa"}};
+  r.spec.limits = {1500, 1ULL << 33U, 100, 200};
+  r.spec.idle_ttl_seconds = 5;
+  r.spec.absolute_ttl_seconds = 6;
+  r.spec.env = {"A=1"};
+  r.spec.user = "root";
+  r.spec.workdir = "/w";
+  r.spec.hostname = "h";
+  r.spec.labels = {{"k", "v"}};
+  r.spec.warnings = {"w"};
+  r.created_unix_ms = 1'700'000'000'000;
+  r.key = "key";
+  r.body_hash = "hash";
+  return r;
+}
+
+record_ptr shared(sandbox_record r) { return std::make_shared<const sandbox_record>(std::move(r)); }
+
+/// Notes what is written and holds up the writer's thread until it is let go.
+class slow_store final : public record_store {
+ public:
+  base::result<std::vector<sandbox_record>> load() override { return std::vector<sandbox_record>{}; }
+  base::result<void> apply(const std::vector<record_change>& changes) override {
+    const std::scoped_lock lock(gate);
+    batches.push_back(changes.size());
+    for (const auto& c : changes) {
+      if (const auto* r = std::get_if<record_ptr>(&c)) phases.push_back((*r)->phase);
+    }
+    if (failing) return base::fail(base::errc::io, "disk full");
+    return {};
+  }
+
+  std::mutex gate;
+  std::vector<std::size_t> batches;
+  std::vector<base::phase> phases;
+  bool failing = false;
+};
+
+}  // namespace
+
+TEST_CASE("a record survives the store and a second opening of it") {
+  const temp_db db;
+  const auto before = sample("e0-aaaaaaaaaaaaaaaa");
+  REQUIRE(db.open()->apply({shared(before), shared(sample("e0-b")), erased{"e0-b"}}));
+  const auto all = db.open()->load();
+  REQUIRE(all);
+  REQUIRE(all->size() == 1);
+  const auto& r = all->front();
+  CHECK(r.id == before.id);
+  CHECK(r.owner == before.owner);
+  CHECK(r.phase == before.phase);
+  CHECK(r.detail == before.detail);
+  CHECK(to_json(r.spec) == to_json(before.spec));
+  CHECK(r.spec.limits.memory_bytes == 1ULL << 33U);
+  CHECK(r.spec.layers.front().blob == "/blobs/aa");
+  CHECK(r.created_unix_ms == before.created_unix_ms);
+  CHECK(r.key == "key");
+  CHECK(r.body_hash == "hash");
+}
+
+TEST_CASE("a spec that is none is corrupt, not a crash") {
+  CHECK(parse_spec("{\"backend\": 5}").error().code == base::errc::corrupt);
+  CHECK(parse_spec("").error().code == base::errc::corrupt);
+}
+
+TEST_CASE("text that is no UTF-8 does not cost the record") {
+  auto r = sample("e0-c");
+  r.spec.env = {"A=\xff\xfe"};
+  CHECK(parse_spec(to_json(r.spec)));
+}
+
+TEST_CASE("of several phases of one sandbox only the newest that is due is written") {
+  auto store = std::make_unique<slow_store>();
+  auto* seen = store.get();
+  record_writer writer(std::move(store), [](const base::error&) {});
+  record_writer::ticket last = 0;
+  {
+    const std::scoped_lock held(seen->gate);
+    // The first may already be under way; the others gather behind it.
+    for (const auto p : {base::phase::requested, base::phase::admitted, base::phase::preparing, base::phase::starting}) {
+      auto r = sample("e0-a");
+      r.phase = p;
+      last = writer.save(shared(r));
+    }
+  }
+  REQUIRE(writer.wait(last));
+  const std::scoped_lock lock(seen->gate);
+  CHECK(seen->phases.back() == base::phase::starting);
+  CHECK(seen->batches.size() <= 2);
+}
+
+TEST_CASE("who waits for a change that could not be written is told") {
+  auto store = std::make_unique<slow_store>();
+  auto* seen = store.get();
+  int reported = 0;
+  record_writer writer(std::move(store), [&](const base::error&) { ++reported; });
+  seen->failing = true;
+  CHECK(writer.wait(writer.save(shared(sample("e0-a")))).error().code == base::errc::io);
+  {
+    const std::scoped_lock lock(seen->gate);
+    seen->failing = false;
+  }
+  CHECK(writer.wait(writer.save(shared(sample("e0-a")))));
+  CHECK(reported == 1);
+}
+
+TEST_CASE("a writer that ends writes what is due first") {
+  const temp_db db;
+  {
+    record_writer writer(db.open(), [](const base::error&) {});
+    for (int i = 0; i < 50; ++i) writer.save(shared(sample("e0-" + std::to_string(i))));
+    writer.erase("e0-7");
+  }
+  CHECK(db.open()->load()->size() == 49);
+}

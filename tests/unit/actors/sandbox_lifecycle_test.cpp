@@ -1,0 +1,248 @@
+#include <catch2/catch.hpp>
+
+#include "base/failpoint.hpp"
+#include "node_fixture.hpp"
+
+using namespace dsec::test;
+using namespace std::chrono_literals;
+namespace base = dsec::base;
+namespace fake = dsec::fake;
+
+namespace {
+
+fake::script failing(std::string step) {
+  return {.run = {},
+          .on_step = [step](std::string_view s, const std::string&) -> base::result<void> {
+            if (s == step) return base::fail(base::errc::io, "no space left");
+            return {};
+          }};
+}
+
+}  // namespace
+
+TEST_CASE("a create answers when the sandbox runs, and its record is written") {
+  node_fixture node;
+  client alice(node, "alice");
+  const auto a = alice.call(create([](auto c) { c.setHostname("box"); }));
+  CHECK(a.kind == "sandbox");
+  CHECK(a.phase == "running");
+  CHECK(a.cause == "none");
+  CHECK(a.sandbox_id.rfind("e0-", 0) == 0);
+  REQUIRE(node.backend->started().size() == 1);
+  CHECK(node.backend->started()[0].hostname == "box");
+  CHECK(node.backend->started()[0].layers.size() == 1);
+  REQUIRE(node.worker->writer->wait(node.worker->writer->erase("nothing")));
+  CHECK(node.record(a.sandbox_id)->phase == base::phase::running);
+  CHECK(node.record(a.sandbox_id)->owner == "alice");
+}
+
+TEST_CASE("the record is in the store before the backend starts anything") {
+  std::optional<base::phase> seen;
+  memory_records* records = nullptr;
+  node_fixture node({.run = {}, .on_step = [&](std::string_view step, const std::string& id) -> base::result<void> {
+                       if (step == "start") seen = records->find(id).value().phase;
+                       return {};
+                     }});
+  records = node.records;
+  client alice(node, "alice");
+  alice.call(create());
+  CHECK(seen == base::phase::preparing);
+}
+
+TEST_CASE("a store that cannot be written fails the create and starts nothing") {
+  node_fixture node;
+  client alice(node, "alice");
+  node.records->fail_from_now(true);
+  const auto a = alice.call(create());
+  CHECK(a.code == "io");
+  CHECK(node.backend->started().empty());
+  node.records->fail_from_now(false);
+  CHECK(alice.call(create()).phase == "running");
+}
+
+TEST_CASE("a backend that cannot start is told to the client, and the record says failed") {
+  node_fixture node(failing("start"));
+  client alice(node, "alice");
+  const auto a = alice.call(create());
+  CHECK(a.code == "io");
+  CHECK(a.retryable);
+  const auto all = alice.call(list());
+  REQUIRE(all.ids.size() == 1);
+  const auto s = alice.call(get(all.ids[0]));
+  CHECK(s.phase == "failed");
+  CHECK(s.cause == "backend");
+  CHECK(s.detail.find("no space left") != std::string::npos);
+}
+
+#ifdef DSEC_FAILPOINTS
+TEST_CASE("an injected failure before the start leaves nothing running") {
+  node_fixture node;
+  client alice(node, "alice");
+  base::failpoint::arm("sandbox.start", "error");
+  CHECK(alice.call(create()).code == "internal");
+  CHECK(node.backend->live() == 0);
+  CHECK(alice.call(create()).phase == "running");
+}
+#endif
+
+TEST_CASE("stop answers when nothing is left, and says who did it") {
+  node_fixture node;
+  client alice(node, "alice");
+  const auto id = node.running_sandbox(alice);
+  const auto a = alice.call(stop(id));
+  CHECK(a.phase == "stopped");
+  CHECK(a.cause == "killed");
+  CHECK(node.backend->live() == 0);
+}
+
+TEST_CASE("stopping twice at once and once more later is one stop") {
+  node_fixture node;
+  client alice(node, "alice");
+  const auto id = node.running_sandbox(alice);
+  node.kill->held = true;
+  const auto first = alice.ask(stop(id));
+  const auto second = alice.ask(stop(id));
+  CHECK_FALSE(alice.got(first));
+  CHECK(alice.call(get(id)).phase == "stopping");
+  node.kill->held = false;
+  node.run();
+  CHECK(alice.got(first)->phase == "stopped");
+  CHECK(alice.got(second)->phase == "stopped");
+  CHECK(alice.call(stop(id)).phase == "stopped");
+  const auto steps = node.backend->steps();
+  CHECK(std::count(steps.begin(), steps.end(), "stop " + id) == 1);
+}
+
+TEST_CASE("stop before the start job begins cancels it") {
+  node_fixture node;
+  client alice(node, "alice");
+  node.start->held = true;
+  const auto created = alice.ask(create());
+  const auto id = alice.call(list()).ids.at(0);
+  CHECK(alice.call(get(id)).phase == "preparing");
+  const auto stopped = alice.ask(stop(id));
+  CHECK(alice.got(created)->code == "cancelled");
+  CHECK_FALSE(alice.got(stopped));
+  node.start->held = false;
+  node.run();
+  CHECK(alice.got(stopped)->phase == "stopped");
+  CHECK(node.backend->started().empty());
+}
+
+TEST_CASE("stop while the backend starts ends what it started") {
+  std::function<void()> in_start;
+  node_fixture node({.run = {}, .on_step = [&](std::string_view step, const std::string&) -> base::result<void> {
+                       if (step == "start" && in_start) in_start();
+                       return {};
+                     }});
+  client alice(node, "alice");
+  std::uint64_t stopped = 0;
+  in_start = [&] {
+    in_start = nullptr;
+    node.start->held = true;  // this job is under way
+    const auto id = alice.call(list()).ids.at(0);
+    CHECK(alice.call(get(id)).phase == "starting");
+    stopped = alice.ask(stop(id));
+    node.start->held = false;
+  };
+  const auto created = alice.ask(create());
+  CHECK(alice.got(created)->code == "cancelled");
+  CHECK(alice.got(stopped)->phase == "stopped");
+  CHECK(node.backend->started().size() == 1);
+  CHECK(node.backend->live() == 0);
+}
+
+TEST_CASE("a stop that leaves something behind says so") {
+  node_fixture node(failing("stop"));
+  client alice(node, "alice");
+  const auto id = node.running_sandbox(alice);
+  const auto a = alice.call(stop(id));
+  CHECK(a.phase == "failed");
+  CHECK(a.cause == "killed");
+  CHECK(a.detail.find("no space left") != std::string::npos);
+}
+
+TEST_CASE("a sandbox that dies by itself has failed with the cause it died of") {
+  node_fixture node;
+  client alice(node, "alice");
+  const auto id = node.running_sandbox(alice);
+  node.backend->fail(id, base::cause::oom, "aether was killed");
+  node.run();
+  const auto a = alice.call(get(id));
+  CHECK(a.phase == "failed");
+  CHECK(a.cause == "oom");
+  CHECK(a.detail == "aether was killed");
+  CHECK(node.backend->live() == 0);
+  const auto refused = alice.call(exec(id, "c1"));
+  CHECK(refused.code == "sandbox_failed");
+  CHECK(refused.message.find("oom") != std::string::npos);
+  CHECK(alice.call(stop(id)).phase == "failed");
+}
+
+TEST_CASE("the first cause of death wins") {
+  node_fixture node;
+  client alice(node, "alice");
+  const auto id = node.running_sandbox(alice);
+  node.kill->held = true;
+  const auto stopped = alice.ask(stop(id));
+  node.backend->fail(id, base::cause::backend, "channel closed");
+  node.run();
+  node.kill->held = false;
+  node.run();
+  CHECK(alice.got(stopped)->cause == "killed");
+  CHECK(alice.got(stopped)->phase == "stopped");
+}
+
+TEST_CASE("a create that is not running by its deadline is undone") {
+  node_fixture node;
+  client alice(node, "alice");
+  node.start->held = true;
+  const auto created = alice.ask(create(), 5000);
+  node.advance(4s);
+  CHECK_FALSE(alice.got(created));
+  node.advance(1s);
+  CHECK(alice.got(created)->code == "deadline_exceeded");
+  node.start->held = false;
+  node.run();
+  CHECK(node.backend->live() == 0);
+  const auto id = alice.call(list()).ids.at(0);
+  CHECK(alice.call(get(id)).phase == "stopped");
+}
+
+TEST_CASE("a stop that takes too long goes on after its deadline") {
+  node_fixture node;
+  client alice(node, "alice");
+  const auto id = node.running_sandbox(alice);
+  node.kill->held = true;
+  const auto stopped = alice.ask(stop(id), 1000);
+  node.advance(2s);
+  CHECK(alice.got(stopped)->code == "deadline_exceeded");
+  node.kill->held = false;
+  node.run();
+  CHECK(alice.call(get(id)).phase == "stopped");
+}
+
+TEST_CASE("somebody else's sandbox does not exist") {
+  node_fixture node;
+  client alice(node, "alice");
+  client bob(node, "bob");
+  const auto id = node.running_sandbox(alice);
+  CHECK(bob.call(get(id)).code == "not_found");
+  CHECK(bob.call(stop(id)).code == "not_found");
+  CHECK(bob.call(exec(id, "c1")).code == "not_found");
+  CHECK(bob.call(list()).ids.empty());
+  CHECK(alice.call(list()).ids == std::vector<std::string>{id});
+}
+
+TEST_CASE("a network rule that would allow something comes back as a warning") {
+  node_fixture node;
+  client alice(node, "alice");
+  const auto a = alice.call(create([](auto c) {
+    auto rules = c.initNetworkRules(2);
+    rules[0].setService("pypi");
+    rules[0].setAllow(true);
+    rules[1].setService("npm");
+  }));
+  REQUIRE(a.warnings.size() == 1);
+  CHECK(a.warnings[0].find("pypi") != std::string::npos);
+}
