@@ -339,19 +339,23 @@ void aether_sandbox::build_root() const {
 void aether_sandbox::send(guest::msg type, const void* body, std::size_t n, const std::string& tail,
                           const std::vector<int>& fds) {
   const bool numbered = type != guest::msg::boot && type != guest::msg::ping;
-  guest::header head = {
+  const guest::header head = {
       .type = static_cast<std::uint16_t>(type),
       .reserved = 0,
       .length = static_cast<std::uint32_t>(sizeof(guest::header) + n + tail.size()),
       .seq = numbered ? ++sent_ : 0,
       .ack = acknowledge_ ? received_ : 0};
-  iovec parts[] = {{&head, sizeof head},
-                   {const_cast<void*>(body), n},
-                   {const_cast<char*>(tail.data()), tail.size()}};
-  alignas(cmsghdr) char control[CMSG_SPACE(8 * sizeof(int))] = {};
+  std::string bytes(reinterpret_cast<const char*>(&head), sizeof head);
+  bytes.append(static_cast<const char*>(body), n);
+  send_bytes(bytes + tail, fds);
+}
+
+void aether_sandbox::send_bytes(const std::string& bytes, const std::vector<int>& fds) {
+  iovec part = {const_cast<char*>(bytes.data()), bytes.size()};
+  alignas(cmsghdr) char control[CMSG_SPACE(16 * sizeof(int))] = {};
   msghdr m = {};
-  m.msg_iov = parts;
-  m.msg_iovlen = 3;
+  m.msg_iov = &part;
+  m.msg_iovlen = 1;
   if (!fds.empty()) {
     m.msg_control = control;
     m.msg_controllen = CMSG_SPACE(fds.size() * sizeof(int));
@@ -362,6 +366,10 @@ void aether_sandbox::send(guest::msg type, const void* body, std::size_t n, cons
     std::memcpy(CMSG_DATA(c), fds.data(), fds.size() * sizeof(int));
   }
   must(::sendmsg(channel_, &m, MSG_NOSIGNAL) >= 0, "send");
+}
+
+void aether_sandbox::send_raw(const std::string& bytes, std::size_t fds) {
+  send_bytes(bytes, std::vector<int>(fds, channel_));
 }
 
 void aether_sandbox::send_plain(guest::msg type) {
@@ -466,7 +474,6 @@ void aether_sandbox::on_datagram(const char* bytes, std::size_t n) {
   guest::header head;
   must(n >= sizeof head, "short datagram");
   std::memcpy(&head, bytes, sizeof head);
-  must(head.length == n, "wrong length");
   const auto type = static_cast<guest::msg>(head.type);
   const char* body = bytes + sizeof head;
   std::string id;
@@ -545,6 +552,11 @@ std::optional<int> aether_sandbox::wait_end(milliseconds limit) {
 
 bool aether_sandbox::alive() {
   return aether_ > 0 && !wait_end(milliseconds(0));
+}
+
+std::size_t aether_sandbox::open_files() const {
+  const fs::directory_iterator files("/proc/" + std::to_string(aether_) + "/fd"), end;
+  return static_cast<std::size_t>(std::distance(files, end));
 }
 
 std::vector<pid_t> aether_sandbox::processes(const std::string& which) const {

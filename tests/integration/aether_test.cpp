@@ -388,6 +388,61 @@ TEST_CASE("a hundred commands at once, none lost", "[kernel][aether]") {
   CHECK(box.run({.argv = {"true"}}).ok());
 }
 
+TEST_CASE("nothing is left open, whatever becomes of commands and datagrams", "[kernel][aether]") {
+  if (skipped()) return;
+  aether_sandbox box({.root = tree::tiny});
+  REQUIRE(box.run({.argv = {"true"}}).ok());
+  const auto before = box.open_files();
+  CHECK(before <= 20);
+  for (int i = 0; i < 20; ++i) {
+    CHECK(box.run({.argv = {"true"}}).ok());
+    CHECK(box.run({.argv = {"nothing-of-the-kind"}}).failed);
+    CHECK(box.run({.argv = {"true"}, .cap = 1}).failed);
+    CHECK(box.run({.argv = {"sleep", "9"}, .timeout = milliseconds(5)}).exited);
+    CHECK(box.run({.argv = {"/etc/passwd"}, .kind = exec_kind::read_file, .length = 5}).ok());
+  }
+  for (const std::size_t fds : {0U, 1U, 4U, 9U}) {
+    box.send_raw("x", fds);
+    box.send_raw(std::string(100, '\0'), fds);
+    box.send_raw(std::string(70000, 'y'), fds);
+    std::string exec(
+        144, '\0');  // a header of the right length, and an id, but nothing else that is right
+    exec[0] = 3;
+    exec[4] = static_cast<char>(144);
+    exec[16] = 'i';
+    box.send_raw(exec, fds);
+  }
+  CHECK(box.run({.argv = {"true"}}).ok());
+  CHECK(box.seen(msg::failed, "i") == 3);  // with 9 descriptors it is cut and not ours
+  CHECK(eventually(milliseconds(2000), [&] { return box.open_files() <= before; }));
+  CHECK(eventually(milliseconds(2000), [&] { return box.processes("init").size() == 2; }));
+  CHECK(box.processes("cmd").empty());
+}
+
+TEST_CASE("results that nobody acknowledges bound what is accepted", "[kernel][aether]") {
+  if (skipped()) return;
+  aether_sandbox box({.root = tree::tiny});
+  box.acknowledge(false);
+  int accepted = 0;
+  bool full = false;
+  for (int i = 0; i < 3000 && !full; ++i) {
+    const outcome o = box.run({.id = "n" + std::to_string(i), .argv = {"/nothing"}});
+    REQUIRE(o.failed);
+    full = why(o) == failure::resources;
+    accepted += full ? 0 : 1;
+  }
+  REQUIRE(full);
+  CHECK(accepted == 1280);  // all that can be remembered
+  box.acknowledge(true);
+  CHECK(box.run({.argv = {"true"}}).ok());
+  box.send_id(msg::query, "n0");  // made room for it
+  box.send_id(msg::query, "n1000");
+  CHECK(eventually(milliseconds(2000), [&] {
+    box.pump(milliseconds(10));
+    return box.seen(msg::unknown, "n0") == 1 && box.seen(msg::failed, "n1000") == 2;
+  }));
+}
+
 TEST_CASE("a command over its memory limit is reported as such", "[kernel][aether][C11]") {
   if (skipped()) return;
   if (!aether_sandbox::memory_controller()) {

@@ -104,6 +104,10 @@ class aether_sandbox {
   /// Waits for aether's own end; its wait(2) status.
   std::optional<int> wait_end(milliseconds limit);
   bool alive();
+  /// Descriptors open in aether.
+  std::size_t open_files() const;
+  /// Any bytes as a datagram, with this many descriptors.
+  void send_raw(const std::string& bytes, std::size_t fds = 0);
   pid_t pid() const { return aether_; }
   /// Host pids in the slot's group `which`, its children included.
   std::vector<pid_t> processes(const std::string& which) const;
@@ -124,6 +128,7 @@ class aether_sandbox {
   void build_root() const;
   void send(guest::msg type, const void* body, std::size_t n, const std::string& tail = {},
             const std::vector<int>& fds = {});
+  void send_bytes(const std::string& bytes, const std::vector<int>& fds);
   void on_datagram(const char* bytes, std::size_t n);
   std::string read_spool(const kept& k, int stream) const;
   void remove_groups();

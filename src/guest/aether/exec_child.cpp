@@ -18,7 +18,7 @@ void send_record(const child_plan& plan, const status_record& record) {
 
 void say_pid(const child_plan& plan) {
   const auto pid = static_cast<int32_t>(sys::call(__NR_getpid));
-  send_record(plan, {.failure = 0, .value = pid, .by_spawner = 0});
+  send_record(plan, {.failure = 0, .value = pid});
 }
 
 /// "0" written to a v1 tasks file moves the writer: no wait for an RCU grace period as with
@@ -65,8 +65,7 @@ void unblock_signals() {
 
 void child_fails(const child_plan& plan, failure why, long negative_errno) {
   send_record(plan, {.failure = static_cast<uint32_t>(why),
-                     .value = static_cast<int32_t>(-negative_errno),
-                     .by_spawner = 0});
+                     .value = static_cast<int32_t>(-negative_errno)});
   sys::exit(127);
 }
 

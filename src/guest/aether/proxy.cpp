@@ -118,7 +118,7 @@ void proxy::on_command_time(live_command& c, uint64_t now) {
 
 void proxy::kill(live_command& c) {
   if (c.state == phase::queued) {
-    return start_fails(c, failure::resources, c.timed_out ? ETIMEDOUT : ECANCELED);
+    return start_fails(c, failure::resources, ECANCELED);
   }
   groups_.kill(c.group);
   if (c.state == phase::running && c.give_up_at == UINT64_MAX) {
@@ -127,9 +127,9 @@ void proxy::kill(live_command& c) {
 }
 
 void proxy::on_spawner(uint32_t events) {
-  const uint64_t now = sys::monotonic_ns();
   if ((events & (EPOLLIN | EPOLLHUP)) != 0 &&
-      spawner_.on_readable(now) == spawner_link::news::became_ready && !hello_said_) {
+      spawner_.on_readable(sys::monotonic_ns()) == spawner_link::news::became_ready &&
+      !hello_said_) {
     hello_said_ = true;
     channel_.say_hello(live_.count());
   }

@@ -106,7 +106,7 @@ void proxy::finish(live_command& c) {
   if (looks_killed && e.flags == 0 && oom_kills() > c.oom_before) e.flags |= exited_oom;
   k.seq = channel_.post(msg::exited, e);
   channel_.flush();  // the rest is house-keeping
-  groups_.give_back(c.group);
+  if (c.group >= 0) groups_.give_back(c.group);
   live_.release(c);
 }
 

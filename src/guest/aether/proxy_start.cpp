@@ -137,9 +137,6 @@ void proxy::read_status(live_command& c) {
     } else if (n == sizeof record) {
       c.failure = record.failure;
       c.failure_errno = record.value;
-      if (record.by_spawner != 0 && record.failure == static_cast<uint32_t>(failure::resources)) {
-        spawner_.suspect(sys::monotonic_ns());
-      }
     } else if (n == -EAGAIN || n == -EINTR) {
       return;
     } else {  // closed: exec was seen, or the child is dead
@@ -170,6 +167,12 @@ void proxy::mark_started(live_command& c) {
 }
 
 void proxy::start_fails(live_command& c, failure why, int32_t number) {
+  if (c.killed ||
+      c.timed_out) {  // ended by us before its first instruction: that is what happened to it
+    c.wait_status = SIGKILL;
+    c.end = sys::monotonic_ns();
+    return finish(c);
+  }
   known_command& k = *c.known;
   k.state = command_state::failed;
   k.failed.failure = static_cast<uint32_t>(why);

@@ -106,8 +106,7 @@ void say(tell what) {
 
 void report(int status_fd, failure why, long negative_errno) {
   const status_record record = {.failure = static_cast<uint32_t>(why),
-                                .value = static_cast<int32_t>(-negative_errno),
-                                .by_spawner = 1};
+                                .value = static_cast<int32_t>(-negative_errno)};
   sys::write(status_fd, &record, sizeof record);
 }
 

@@ -12,6 +12,7 @@ constexpr uint64_t stopped_limit = 1000 * ms;  // silent and stopped: root insid
 constexpr uint64_t silent_limit =
     3000 * ms;  // silent but running: a crowded host may be all that is wrong
 constexpr uint64_t first_limit = 30'000 * ms;  // nobody inside can disturb the first one
+constexpr uint64_t limits_interval = 1000 * ms;
 constexpr uint64_t first_backoff = 10 * ms;
 constexpr uint64_t longest_backoff = 250 * ms;
 
@@ -25,7 +26,6 @@ bool is_stopped(int pid) {
 
 void spawner_link::ensure(uint64_t now, poller& events) {
   if (state_ != state::absent || now < next_start_) return;
-  started_at_ = now;
   backoff_ = backoff_ == 0 ? first_backoff : backoff_ * 2;
   if (backoff_ > longest_backoff) backoff_ = longest_backoff;
   next_start_ = now + backoff_;
@@ -100,9 +100,27 @@ int spawner_link::take_slab() {
   return no_slab;
 }
 
+bool spawner_link::limits_intact() const {
+  for (int i = 0; i < RLIM_NLIMITS; ++i) {
+    if (i == RLIMIT_NOFILE || i == RLIMIT_CORE) continue;  // it set these itself
+    struct rlimit64 ours = {}, its = {};
+    sys::call(__NR_prlimit64, 0, i, nullptr, &ours);
+    sys::call(__NR_prlimit64, pid_, i, nullptr, &its);
+    if (its.rlim_cur != ours.rlim_cur || its.rlim_max != ours.rlim_max) return false;
+  }
+  return true;
+}
+
 long spawner_link::send(start_request request, const char* strings, const int* fds, size_t fd_count,
                         uint64_t now, lease& slab) {
   if (state_ != state::ready) return -EAGAIN;
+  if (now - limits_seen_at_ >= limits_interval) {
+    limits_seen_at_ = now;
+    if (!limits_intact()) {
+      kill();
+      return -EAGAIN;
+    }
+  }
   request.slab = take_slab();
   sys::rights<start_fd_max> rights;
   for (size_t i = 0; i < fd_count; ++i) rights.fds[i] = fds[i];
@@ -165,7 +183,7 @@ spawner_link::news spawner_link::on_readable(uint64_t now) {
   if (what != tell::ready) return news::none;
   state_ = state::ready;
   ever_ready_ = true;
-  started_at_ = now;
+  limits_seen_at_ = now;
   return news::became_ready;
 }
 
@@ -177,10 +195,6 @@ bool spawner_link::on_death(uint64_t now) {
   writable_wanted_ = false;
   if (next_start_ < now) next_start_ = now;
   return !ever_ready_;
-}
-
-void spawner_link::suspect(uint64_t now) {
-  if (state_ == state::ready && now - started_at_ >= 1000 * ms) kill();
 }
 
 void spawner_link::want_writable(bool wanted, poller& events) {

@@ -44,10 +44,6 @@ class spawner_link {
   news on_readable(uint64_t now);
   /// Its process was reaped with `status`; true if it never became ready for the first time.
   bool on_death(uint64_t now);
-  /// Root inside may have lowered the limits of a spawner that fails to clone: a new one, once a
-  /// second at most.
-  void suspect(uint64_t now);
-
   void want_writable(bool wanted, poller& events);
 
  private:
@@ -55,6 +51,9 @@ class spawner_link {
 
   void kill();
   int take_slab();
+  /// Commands inherit the spawner's limits, and root inside can change them: prlimit(2) asks for
+  /// the same uid only.
+  bool limits_intact() const;
 
   boot_body boot_ = {};
   state state_ = state::absent;
@@ -65,9 +64,9 @@ class spawner_link {
   unique_fd socket_;
   uint32_t generation_ = 0;
   uint32_t in_flight_ = 0;
-  uint64_t started_at_ = 0;
   uint64_t next_start_ = 0;
   uint64_t backoff_ = 0;
+  uint64_t limits_seen_at_ = 0;
   uint64_t asked_at_ = 0;  // first unanswered ask; 0: none
   bool slab_busy_[slab_count] = {};
   unique_fd abandoned_[slab_count];

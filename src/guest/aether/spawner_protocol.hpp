@@ -48,7 +48,6 @@ struct start_request {
 struct status_record {
   uint32_t failure;  // 0: `value` is the pid; else enum failure, and `value` is the errno
   int32_t value;
-  uint32_t by_spawner;  // 1: there is no child, clone itself failed
 };
 
 }  // namespace dsec::guest::aether
