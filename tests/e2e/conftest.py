@@ -18,9 +18,8 @@ from typing import Any
 
 import images
 import pytest
-from daemon import Daemon, binary
+from daemon import Daemon, binary, leak_check
 from images import TINY
-from leaks import leaks
 
 from libdsec import Sandbox
 from libdsec._loop import loop_thread
@@ -41,6 +40,8 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         pytest.exit("the end-to-end tests make sandboxes: run them as root", 1)
     if not binary().is_file():
         pytest.exit(f"no dsecd at {binary()}: build it, or set DSECD", 1)
+    if not leak_check().is_file():
+        pytest.exit(f"no {leak_check()}: build leak_check_program beside dsecd", 1)
 
 
 @pytest.fixture(autouse=True)
@@ -75,14 +76,12 @@ def serve(name: str, prepare: Callable[[Daemon], None]) -> Iterator[Daemon]:
         yield daemon
         loop_thread.close()
         daemon.stop()
-        left = leaks(daemon.instance, daemon.state)
+        left = daemon.leaks()
         deadline = time.monotonic() + 5
-        while (
-            left and time.monotonic() < deadline
-        ):  # the kernel frees groups and mounts a little later
+        while left and time.monotonic() < deadline:  # the kernel frees some of it a little later
             time.sleep(0.05)
-            left = leaks(daemon.instance, daemon.state)
-        assert not left, "left behind:\n" + "\n".join(left)
+            left = daemon.leaks()
+        assert not left, f"left behind:\n{left}"
     finally:
         loop_thread.close()
         daemon.stop()

@@ -6,7 +6,9 @@ Nothing here knows how dsecd works inside: it is started, found and stopped as a
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -22,6 +24,11 @@ STOP_SECONDS = 60
 def binary() -> Path:
     """The dsecd under test: $DSECD, else the dev build's."""
     return Path(os.environ.get("DSECD") or ROOT / "build" / "dev" / "src" / "dsecd")
+
+
+def leak_check() -> Path:
+    """The program beside it that looks for what an instance has left behind."""
+    return binary().parents[1] / "tests" / "leak_check"
 
 
 class Daemon:
@@ -82,7 +89,20 @@ class Daemon:
         self._process.wait()
         self._process = None
 
+    def leaks(self) -> str:
+        """What of the instance is on the host, a line each. Records of ended sandboxes may stay."""
+        done = subprocess.run(
+            [leak_check(), self.instance, self.state, "--records"],
+            capture_output=True, text=True, timeout=60,
+        )  # fmt: skip
+        assert done.returncode in (0, 1), done.stdout + done.stderr
+        return done.stdout
+
     def remove(self) -> None:
+        """Deletes the state directory, and ends what a failed test has left running."""
+        for pid in re.findall(r"^process (\d+)", self.leaks(), re.MULTILINE):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(pid), signal.SIGKILL)
         shutil.rmtree(self.state, ignore_errors=True)
         self.log.unlink(missing_ok=True)
 

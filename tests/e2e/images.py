@@ -11,6 +11,10 @@ from pathlib import Path
 
 BUSYBOX = Path("/usr/bin/busybox")
 TINY = "tiny:1"
+# Where the real images are, if anywhere; read before the tests' own daemons change the environment.
+QUICKSTART_STATE = Path(
+    os.environ.get("DSEC_E2E_STATE") or os.environ.get("DSEC_STATE") or "/var/lib/dsec"
+)
 APPLETS = """
     [ ash awk base64 basename cat chmod chown chroot cksum cmp cp cut date dd df diff dirname dmesg
     du echo env expr false find free grep head hostname id kill killall ln ls mkdir mkfifo mknod
@@ -40,14 +44,9 @@ def build_tiny(root: Path) -> Path:
     return root
 
 
-def quickstart_state() -> Path:
-    """Where the real images are, if anywhere: $DSEC_E2E_STATE, else the default state directory."""
-    return Path(os.environ.get("DSEC_E2E_STATE") or os.environ.get("DSEC_STATE") or "/var/lib/dsec")
-
-
 def missing_images(references: list[tuple[str, str]]) -> str:
     """Why the (kind, NAME:TAG)s cannot be used here, or nothing."""
-    manifests = quickstart_state() / "images" / "manifests"
+    manifests = QUICKSTART_STATE / "images" / "manifests"
     for kind, reference in references:
         name, _, tag = reference.partition(":")
         if not (manifests / kind / f"{name}@{tag or 'latest'}.json").exists():
@@ -57,4 +56,4 @@ def missing_images(references: list[tuple[str, str]]) -> str:
 
 def demo() -> dict[str, object]:
     """What scripts/build-demo-images found out in a plain chroot."""
-    return json.loads((quickstart_state() / "demo-reference.json").read_text())
+    return json.loads((QUICKSTART_STATE / "demo-reference.json").read_text())

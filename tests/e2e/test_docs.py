@@ -55,8 +55,8 @@ def examples() -> list[Example]:
 @pytest.fixture(scope="module")
 def with_images(tiny_tree: Path) -> Iterator[Daemon]:
     def prepare(daemon: Daemon) -> None:
-        if (images.quickstart_state() / "images").is_dir():
-            daemon.borrow_images(images.quickstart_state())
+        if (images.QUICKSTART_STATE / "images").is_dir():
+            daemon.borrow_images(images.QUICKSTART_STATE)
         daemon.image_import(images.TINY, tiny_tree, "base")
 
     yield from serve("docs", prepare)

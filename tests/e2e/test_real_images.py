@@ -21,7 +21,7 @@ NEEDED = [("base", "debian-python:12"), ("toolkit", "pytest:8")]
 def real(request: pytest.FixtureRequest) -> Iterator[Daemon]:
     if why := images.missing_images(NEEDED):
         pytest.skip(why)
-    yield from serve("real", lambda d: d.borrow_images(images.quickstart_state()))
+    yield from serve("real", lambda d: d.borrow_images(images.QUICKSTART_STATE))
 
 
 def test_the_readme_example(real):
