@@ -1,0 +1,211 @@
+// What stands before any sandbox does: layers, skeleton, template namespace, slots (sandbox.hpp).
+#include <fcntl.h>
+#include <linux/loop.h>
+#include <linux/mount.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/ioctl.h>
+#include <sys/mount.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include "floor/kernel.hpp"
+#include "floor/sandbox.hpp"
+
+namespace floor_bench {
+
+setup ready;
+
+namespace {
+
+int loop_device(const std::string& image) {
+  const int control = open_at(AT_FDCWD, "/dev/loop-control", O_RDWR);
+  const int number =
+      static_cast<int>(must("loop: free", call(__NR_ioctl, control, LOOP_CTL_GET_FREE)));
+  const auto path = "/dev/loop" + std::to_string(number);
+  loop_config how = {};
+  how.fd = static_cast<unsigned>(open_at(AT_FDCWD, image.c_str(), O_RDONLY));
+  how.info.lo_flags = LO_FLAGS_READ_ONLY | LO_FLAGS_AUTOCLEAR;
+  const int device = open_at(AT_FDCWD, path.c_str(), O_RDONLY);
+  must("loop: configure", call(__NR_ioctl, device, LOOP_CONFIGURE, &how));
+  ::close(static_cast<int>(how.fd));
+  ::close(control);
+  return device;  // its mount keeps it from here on
+}
+
+/// File-backed where the kernel can (6.12), else by loop device.
+int mount_erofs(const std::string& image) {
+  const long context = must("erofs: fsopen", call(__NR_fsopen, "erofs", FSOPEN_CLOEXEC));
+  must("erofs: source",
+       call(__NR_fsconfig, context, FSCONFIG_SET_STRING, "source", image.c_str(), 0));
+  if (call(__NR_fsconfig, context, FSCONFIG_CMD_CREATE, nullptr, nullptr, 0) == 0) {
+    const long mount =
+        must("erofs: fsmount", call(__NR_fsmount, context, FSMOUNT_CLOEXEC, MOUNT_ATTR_RDONLY));
+    call(__NR_close, context);
+    return static_cast<int>(mount);
+  }
+  call(__NR_close, context);
+  const int device = loop_device(image);
+  const auto source = "/proc/self/fd/" + std::to_string(device);
+  const int mount =
+      make_fs("erofs", {{"ro", nullptr}, {"source", source.c_str()}}, MOUNT_ATTR_RDONLY);
+  ::close(device);
+  return mount;
+}
+
+void make_skeleton(int root) {
+  for (const char* path : {"proc", "sys", "tmp", "run", "dev", "dev/pts", "dev/shm"}) {
+    must(path, call(__NR_mkdirat, root, path, 0755));
+  }
+  const struct {
+    const char* path;
+    unsigned minor;
+  } devices[] = {
+      {"dev/null", 3}, {"dev/zero", 5}, {"dev/full", 7}, {"dev/random", 8}, {"dev/urandom", 9}};
+  for (const auto& d : devices)
+    must(d.path, call(__NR_mknodat, root, d.path, S_IFCHR | 0666, makedev(1, d.minor)));
+  must("opaque dev",
+       call(__NR_fsetxattr, open_at(root, "dev", O_RDONLY), "trusted.overlay.opaque", "y", 1, 0));
+}
+
+/// Makes `root` the only mount of the calling process's namespace.
+void become_root(int root) {
+  attach(root, AT_FDCWD, "/");
+  must("fchdir", call(__NR_fchdir, root));
+  must("pivot_root", call(__NR_pivot_root, ".", "."));
+  must("umount", call(__NR_umount2, ".", MNT_DETACH));
+  must("chdir", call(__NR_chdir, "/"));
+}
+
+int make_template(void*) {
+  ready.template_ns = open_at(AT_FDCWD, "/proc/self/ns/mnt", O_RDONLY);
+  become_root(make_fs("tmpfs", {{"mode", "0555"}}, MOUNT_ATTR_RDONLY));
+  return 0;
+}
+
+void write_map(int pid, const char* file) {
+  char path[64];
+  char map[64];
+  std::snprintf(path, sizeof path, "/proc/%d/%s", pid, file);
+  const int n = std::snprintf(map, sizeof map, "0 %u 65536", id_base);
+  const int fd = open_at(AT_FDCWD, path, O_WRONLY);
+  must(path, call(__NR_write, fd, map, n));
+  ::close(fd);
+}
+
+void loopback_up() {
+  const int s = ::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  ifreq request{};
+  std::strcpy(request.ifr_name, "lo");
+  request.ifr_flags = IFF_UP;
+  must("lo up", call(__NR_ioctl, s, SIOCSIFFLAGS, &request));
+  ::close(s);
+}
+
+}  // namespace
+
+int open_at(int dir, const char* path, int flags) {
+  return static_cast<int>(must(path, call(__NR_openat, dir, path, flags | O_CLOEXEC, 0)));
+}
+
+int make_fs(const char* type, std::initializer_list<option> options, unsigned attributes) {
+  const long context = must(type, call(__NR_fsopen, type, FSOPEN_CLOEXEC));
+  for (const auto& o : options) {
+    const auto command = o.value == nullptr ? FSCONFIG_SET_FLAG : FSCONFIG_SET_STRING;
+    must(o.key, call(__NR_fsconfig, context, command, o.key, o.value, 0));
+  }
+  must(type, call(__NR_fsconfig, context, FSCONFIG_CMD_CREATE, nullptr, nullptr, 0));
+  const long mount = must(type, call(__NR_fsmount, context, FSMOUNT_CLOEXEC, attributes));
+  call(__NR_close, context);
+  return static_cast<int>(mount);
+}
+
+void attach(int mount, int dir, const char* path) {
+  must("move_mount", call(__NR_move_mount, mount, "", dir, path, MOVE_MOUNT_F_EMPTY_PATH));
+}
+
+void prepare(const std::string& disk, const std::vector<std::string>& layers) {
+  // The directory's mount must be cloned in the namespace that it belongs to.
+  const auto flags = static_cast<unsigned>(OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+  must("unshare", call(__NR_unshare, CLONE_NEWNS));
+  must("private", call(__NR_mount, nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr));
+  const int upper =
+      static_cast<int>(must("disk", call(__NR_open_tree, AT_FDCWD, disk.c_str(), flags)));
+  std::vector<int> images;
+  for (const auto& layer : layers) images.push_back(mount_erofs(layer));
+  run_helper(CLONE_NEWNS, make_template, nullptr);
+
+  const int root = make_fs("tmpfs", {{"mode", "0755"}}, 0);
+  for (const char* name : {"disk", "skeleton", "proc"})
+    must(name, call(__NR_mkdirat, root, name, 0755));
+  make_skeleton(open_at(root, "skeleton", O_RDONLY));
+  ready.lowers = {"/skeleton"};
+  for (std::size_t i = images.size(); i-- > 0;) {
+    const auto name = "layer" + std::to_string(i);
+    must("layer", call(__NR_mkdirat, root, name.c_str(), 0755));
+    ready.lowers.push_back("/" + name);
+  }
+  const int proc = make_fs("proc", {}, 0);
+  become_root(root);
+  attach(upper, AT_FDCWD, "/disk");
+  attach(proc, AT_FDCWD, "/proc");
+  for (std::size_t i = 0; i < images.size(); ++i) {
+    attach(images[i], AT_FDCWD, ("/layer" + std::to_string(i)).c_str());
+  }
+}
+
+slot make_slot() {
+  int mapped[2];
+  int done[2];
+  must("pipe", call(__NR_pipe2, mapped, O_CLOEXEC));
+  must("pipe", call(__NR_pipe2, done, O_CLOEXEC));
+  const int pid = ::fork();
+  if (pid == 0) {
+    char byte;
+    // The namespace's owner is the uid that makes it: aether's (user_namespaces(7)).
+    must("setresgid", call(__NR_setresgid, aether_id, aether_id, aether_id));
+    must("setresuid", call(__NR_setresuid, aether_id, aether_id, aether_id));
+    call(__NR_prctl, 4 /* PR_SET_DUMPABLE */, 1);
+    must("unshare user", call(__NR_unshare, CLONE_NEWUSER));
+    call(__NR_write, done[1], "u", 1);
+    call(__NR_read, mapped[0], &byte, 1);
+    must("setresgid", call(__NR_setresgid, 0, 0, 0));
+    must("setresuid", call(__NR_setresuid, 0, 0, 0));
+    must("unshare", call(__NR_unshare, CLONE_NEWNET | CLONE_NEWUTS | CLONE_NEWIPC));
+    loopback_up();
+    call(__NR_write, done[1], "n", 1);
+    call(__NR_read, mapped[0], &byte, 1);
+    ::_exit(0);
+  }
+  char byte;
+  call(__NR_read, done[0], &byte, 1);
+  write_map(pid, "uid_map");
+  write_map(pid, "gid_map");
+  call(__NR_write, mapped[1], "m", 1);
+  call(__NR_read, done[0], &byte, 1);
+  slot s;
+  const auto open_ns = [pid](const char* name) {
+    return open_at(AT_FDCWD, ("/proc/" + std::to_string(pid) + "/ns/" + name).c_str(), O_RDONLY);
+  };
+  s = {open_ns("user"), open_ns("net"), open_ns("uts"), open_ns("ipc")};
+  call(__NR_write, mapped[1], "g", 1);
+  for (const int fd : {mapped[0], mapped[1], done[0], done[1]}) ::close(fd);
+  ::waitpid(pid, nullptr, 0);
+  return s;
+}
+
+void drop_slot(slot& s) {
+  for (const int fd : {s.user, s.net, s.uts, s.ipc}) ::close(fd);
+  s = {};
+}
+
+}  // namespace floor_bench

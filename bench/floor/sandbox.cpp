@@ -1,0 +1,195 @@
+// The timed part: every step that a sandbox of the container backend needs, in an order that works,
+// and the way back (sandbox.hpp).
+#include "floor/sandbox.hpp"
+
+#include <fcntl.h>
+#include <ftw.h>
+#include <linux/mount.h>
+#include <linux/securebits.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+
+#include "floor/kernel.hpp"
+
+namespace floor_bench {
+namespace {
+
+constexpr unsigned no_programs = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC;
+
+int clone_mount(int dir, const char* path) {
+  return static_cast<int>(
+      must(path, call(__NR_open_tree, dir, path, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC)));
+}
+
+int id_mapped(const char* path, int user_namespace) {
+  const int mount = clone_mount(AT_FDCWD, path);
+  mount_attr change = {};
+  change.attr_set = MOUNT_ATTR_IDMAP;
+  change.userns_fd = static_cast<__u64>(user_namespace);
+  must("idmap", call(__NR_mount_setattr, mount, "", AT_EMPTY_PATH, &change, sizeof change));
+  return mount;
+}
+
+/// What the kernel had to say about a refused mount goes to standard error.
+void show_messages(long context) {
+  char text[256];
+  for (long n = 0; (n = call(__NR_read, context, text, sizeof text)) > 0;)
+    call(__NR_write, 2, text, n);
+}
+
+/// Overlay whose mounter's fsuid is the mapped root: else an id-mapped upper comes up read-only.
+int build_overlay(const char* upper_path, int user_namespace) {
+  const long context = must("overlay", call(__NR_fsopen, "overlay", FSOPEN_CLOEXEC));
+  // A detached mount ends with its descriptor: they are kept until the overlay has its own.
+  int lowers[max_layers + 1];
+  int count = 0;
+  for (const auto& path : ready.lowers) {
+    const int lower = lowers[count++] = id_mapped(path.c_str(), user_namespace);
+    must("lower", call(__NR_fsconfig, context, FSCONFIG_SET_FD, "lowerdir+", nullptr, lower));
+  }
+  const int upper = id_mapped(upper_path, user_namespace);
+  const int u = open_at(upper, "u", O_PATH);
+  const int w = open_at(upper, "w", O_PATH);
+  must("upper", call(__NR_fsconfig, context, FSCONFIG_SET_FD, "upperdir", nullptr, u));
+  must("work", call(__NR_fsconfig, context, FSCONFIG_SET_FD, "workdir", nullptr, w));
+  must("volatile", call(__NR_fsconfig, context, FSCONFIG_SET_FLAG, "volatile", nullptr, 0));
+  call(__NR_prctl, PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP, 0, 0, 0);
+  call(__NR_setfsgid, id_base);
+  call(__NR_setfsuid, id_base);
+  const long created = call(__NR_fsconfig, context, FSCONFIG_CMD_CREATE, nullptr, nullptr, 0);
+  if (created < 0) show_messages(context);
+  must("overlay: create", created);
+  call(__NR_setfsuid, 0);
+  call(__NR_setfsgid, 0);
+  call(__NR_prctl, PR_SET_SECUREBITS, 0, 0, 0, 0);
+  const long root =
+      must("overlay: fsmount", call(__NR_fsmount, context, FSMOUNT_CLOEXEC, MOUNT_ATTR_NODEV));
+  while (count > 0) ::close(lowers[--count]);
+  for (const int fd : {upper, u, w, static_cast<int>(context)}) ::close(fd);
+  return static_cast<int>(root);
+}
+
+struct plan {
+  const slot& s;
+  const groups& g;
+  const char* name;
+  const char* program;
+  int root, channel, proc = -1, inner_ns = -1;
+};
+
+void mount_tree(plan& p) {
+  must("unshare", call(__NR_unshare, CLONE_NEWNS));
+  attach(p.root, AT_FDCWD, "/");
+  const int dev = clone_mount(p.root, "dev");
+  mount_attr change = {};
+  change.attr_set = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC;
+  change.attr_clr = MOUNT_ATTR_NODEV;
+  must("dev", call(__NR_mount_setattr, dev, "", AT_EMPTY_PATH, &change, sizeof change));
+  attach(dev, p.root, "dev");
+  attach(make_fs("devpts", {{"newinstance", nullptr}, {"ptmxmode", "0666"}, {"mode", "0620"}},
+                 MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC),
+         dev, "pts");
+  attach(make_fs(
+             "tmpfs",
+             {{"size", "67108864"}, {"mode", "1777"}, {"uid", "1600000000"}, {"gid", "1600000000"}},
+             MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV),
+         dev, "shm");
+  p.proc = make_fs("proc", {}, no_programs);
+  attach(p.proc, p.root, "proc");
+  const int sys = make_fs("sysfs", {}, MOUNT_ATTR_RDONLY | no_programs);
+  attach(sys, p.root, "sys");
+  const int nothing = clone_mount(AT_FDCWD, "/");
+  const long masked = call(__NR_move_mount, nothing, "", sys, "firmware", MOVE_MOUNT_F_EMPTY_PATH);
+  if (masked < 0 && masked != -ENOENT) give_up("firmware", masked);
+}
+
+/// A copy owned by the slot's user namespace, in which every mount is locked (mount_namespaces(7)).
+int copy_tree(void* argument) {
+  auto& p = *static_cast<plan*>(argument);
+  must("setns user", call(__NR_setns, p.s.user, CLONE_NEWUSER));
+  must("unshare", call(__NR_unshare, CLONE_NEWNS));
+  p.inner_ns = open_at(p.proc, "self/ns/mnt", O_RDONLY);
+  return 0;
+}
+
+void place_fds(const plan& p) {
+  const auto place = [](int from, int to) {
+    // dup3 refuses equal numbers; those of the floor are all above the reserved ones (main.cpp).
+    must("dup", call(__NR_dup3, from, to, 0));
+  };
+  place(p.channel, fd_channel);
+  place(p.s.user, fd_userns);
+  place(p.g.command, fd_group);
+  for (std::size_t i = 0; i < p.g.command_tasks.size(); ++i) {
+    place(p.g.command_tasks[i], fd_tasks + static_cast<int>(i));
+  }
+}
+
+int init_main(void* argument) {
+  auto& p = *static_cast<plan*>(argument);
+  for (const int tasks : p.g.init_tasks) must("tasks", call(__NR_write, tasks, "0", 1));
+  must("template", call(__NR_setns, ready.template_ns, CLONE_NEWNS));
+  must("net", call(__NR_setns, p.s.net, CLONE_NEWNET));
+  must("ipc", call(__NR_setns, p.s.ipc, CLONE_NEWIPC));
+  must("uts", call(__NR_setns, p.s.uts, CLONE_NEWUTS));
+  must("hostname", call(__NR_sethostname, p.name, __builtin_strlen(p.name)));
+  mount_tree(p);
+  run_helper(0, copy_tree, &p, 1);
+  // The topmost mount at "/" becomes the root: nothing has to be pivoted (setns(2)).
+  must("copy", call(__NR_setns, p.inner_ns, CLONE_NEWNS));
+  call(__NR_setsid);
+  const unsigned id = aether_id;
+  must("setgroups", call(__NR_setgroups, 1, &id));
+  must("setresgid", call(__NR_setresgid, id, id, id));
+  must("setresuid", call(__NR_setresuid, id, id, id));
+  place_fds(p);
+  const char tasks[] = {static_cast<char>('0' + p.g.command_tasks.size()), '\0'};
+  const char* const argv[] = {"aether", tasks, p.program, nullptr};
+  const char* const envp[] = {nullptr};
+  must("exec aether", call(__NR_execveat, ready.aether, "", argv, envp, AT_EMPTY_PATH));
+  return 9;
+}
+
+int remove_entry(const char* path, const struct stat*, int, FTW*) {
+  return ::remove(path);
+}
+
+}  // namespace
+
+sandbox create(const std::string& name, const slot& s, const groups& g, const char* program) {
+  sandbox made{name};
+  const std::string home = "/disk/" + name;
+  must("mkdir", call(__NR_mkdir, home.c_str(), 0755));
+  must("mkdir", call(__NR_mkdir, (home + "/u").c_str(), 0755));
+  must("mkdir", call(__NR_mkdir, (home + "/w").c_str(), 0755));
+  const int root = build_overlay(home.c_str(), s.user);
+  int ends[2];
+  must("socketpair", call(__NR_socketpair, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends));
+  plan p{s, g, made.name.c_str(), program, root, ends[1]};
+  made.pid = static_cast<int>(start_child(0, CLONE_NEWPID, g.init, init_main, &p));
+  ::close(ends[1]);
+  ::close(root);
+  made.channel = ends[0];
+  char result = 0;
+  if (call(__NR_read, made.channel, &result, 1) != 1 || result != 'k')
+    give_up("the program failed", -EIO);
+  return made;
+}
+
+void destroy(sandbox& s) {
+  ::kill(s.pid, SIGKILL);
+  ::waitpid(s.pid, nullptr, 0);
+  ::close(s.channel);
+  ::nftw(("/disk/" + s.name).c_str(), remove_entry, 16, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
+  s = {};
+}
+
+}  // namespace floor_bench

@@ -1,0 +1,35 @@
+// One sandbox as the container backend makes it, with nothing between the system calls.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "floor/groups.hpp"
+
+namespace floor_bench {
+
+/// Namespaces made ahead, as a pool would.
+struct slot {
+  int user = -1, net = -1, uts = -1, ipc = -1;
+};
+
+struct sandbox {
+  std::string name;
+  int pid = -1, channel = -1;
+};
+
+inline constexpr unsigned id_base = 1'600'000'000;    // first host uid of the range
+inline constexpr unsigned aether_id = 1'700'000'000;  // aether's uid and gid, not mapped inside
+
+/// Enters a mount namespace of this process's own that holds only the layers (bottom first), the
+/// skeleton and `disk`, the directory of the writable layers.
+void prepare(const std::string& disk, const std::vector<std::string>& layers);
+
+slot make_slot();
+void drop_slot(slot& s);
+
+/// From nothing to the result of `program`; ends the process when that is not 0.
+sandbox create(const std::string& name, const slot& s, const groups& g, const char* program);
+void destroy(sandbox& s);
+
+}  // namespace floor_bench
