@@ -70,7 +70,10 @@ result<std::unique_ptr<backends::instance>> container_backend::start(
       return fail(errc::unavailable, "the container backend is closing");
     ++starting_;
   }
-  auto started = container_instance::start(*host_, spec, std::move(sink));
+  auto started = container_instance::start(*host_, spec, sink);
+  // A launcher that died under the request has been replaced by now, or is when it is next needed.
+  if (!started && started.error().code == errc::unavailable)
+    started = container_instance::start(*host_, spec, std::move(sink));
   const std::scoped_lock lock(mutex_);
   --starting_;
   idle_.notify_all();

@@ -171,8 +171,13 @@ result<launcher_client::reply> launcher_client::call(std::span<std::byte> reques
   if (down_) return fail(errc::unavailable, "the launcher is gone");
   const auto number = next_++;
   std::memcpy(request.data() + offsetof(guest::launch_header, req), &number, sizeof number);
-  DSEC_TRY(const bool sent, sys::send_datagram(socket_.get(), request, fds));
-  if (!sent) return fail(errc::unavailable, "the launcher is overloaded");
+  const auto sent = sys::send_datagram(socket_.get(), request, fds);
+  if (!sent && sent.error().code == errc::unavailable) {
+    lock.unlock();
+    went_down();  // seen here before the event loop saw it: the next request gets another launcher
+  }
+  if (!sent) return fail(sent.error());
+  if (!*sent) return fail(errc::unavailable, "the launcher is overloaded");
   waiting_.emplace(number, &answer);
   const bool in_time = changed_.wait_for(lock, request_timeout, [&] { return answer || down_; });
   waiting_.erase(number);

@@ -22,7 +22,9 @@ void attack_groups();  // control groups, its own and others'
 /// Loops for so many seconds; they end by being killed most of the time.
 void loop_signal(int signal, int seconds);
 void fork_bomb(int seconds);
-/// Touches so many MiB.
-void eat_memory(int mib);
+/// Uses all CPU time it gets.
+void spin(int seconds);
+/// Touches so many MiB; `hold` keeps them until killed.
+void eat_memory(int mib, bool hold);
 
 }  // namespace dsec::attack

@@ -32,11 +32,17 @@ void fork_bomb(int seconds) {
   }
 }
 
-void eat_memory(int mib) {
+void spin(int seconds) {
+  for (const long until = now() + seconds; now() < until;) {
+  }
+}
+
+void eat_memory(int mib, bool hold) {
   const size_t size = static_cast<size_t>(mib) << 20U;
   void* memory = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) exit(3);
   memset(memory, 1, size);
+  while (hold) pause();
 }
 
 }  // namespace dsec::attack
