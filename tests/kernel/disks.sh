@@ -5,7 +5,7 @@
 kernel_package=linux-image-cloud-amd64
 # What the payload calls besides the libraries of our programs, which are found by linked_packages.
 guest_packages=(
-  bash dash coreutils findutils grep sed libc-bin tar mount util-linux procps iproute2 kmod
+  bash dash coreutils findutils grep sed libc-bin base-passwd tar mount util-linux procps iproute2 kmod
   python3 erofs-utils busybox-static ca-certificates
 )
 
@@ -66,8 +66,8 @@ make_root() {
   mkdir -p "$tree/lib/modules"
   mv "$work/unpacked/lib/modules/$release" "$tree/lib/modules/"
   chroot "$tree" depmod "$release"
-  echo 'root:x:0:0:root:/root:/bin/bash' >"$tree/etc/passwd"
-  echo 'root:x:0:' >"$tree/etc/group"
+  cp "$tree/usr/share/base-passwd/passwd.master" "$tree/etc/passwd"
+  cp "$tree/usr/share/base-passwd/group.master" "$tree/etc/group"
   echo '127.0.0.1 localhost' >"$tree/etc/hosts"
   ln -sf /proc/self/mounts "$tree/etc/mtab"
   mkdir -p "$tree$root" "$tree/var/lib/dsecd"
@@ -95,6 +95,7 @@ make_payload() {
     mkdir -p "$stage/$(dirname "${path#"$root"/}")"
     cp -al "$path" "$stage/$(dirname "${path#"$root"/}")/"
   done
+  echo "$only" >"$stage/only"
   make_ext4 "$work/payload.ext4" 2G "$stage"
   rm -rf "$stage"
 }
