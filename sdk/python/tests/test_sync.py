@@ -223,6 +223,8 @@ def test_a_process_ends_promptly_and_silently_with_things_left_open(server: Fake
         "from libdsec import Sandbox\n"
         "sb = Sandbox.create('tiny:1')\n"
         "command = sb.commands.start('hang')\n"
+        "stream = sb.commands.start('random').stream()\n"
+        "next(stream)\n"
         "print(sb.commands.run('echo done').stdout, end='')\n"
     )
     started = time.monotonic()
@@ -232,3 +234,21 @@ def test_a_process_ends_promptly_and_silently_with_things_left_open(server: Fake
     assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
     assert time.monotonic() - started < 15
     assert not server._open
+
+
+def test_a_destructor_that_runs_at_exit_gets_an_error_and_does_not_hang(server: FakeServer):
+    script = (
+        "from libdsec import Sandbox\n"
+        "class Owner:\n"
+        "    def __init__(self):\n"
+        "        self.sandbox = Sandbox.create('tiny:1')\n"
+        "    def __del__(self):\n"
+        "        self.sandbox.stop()\n"
+        "owner = Owner()\n"
+        "owner.me = owner\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=30
+    )
+    assert done.returncode == 0
+    assert "the interpreter is exiting" in done.stderr

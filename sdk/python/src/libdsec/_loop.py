@@ -26,6 +26,7 @@ class LoopThread:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._abandoned: list[object] = []
+        self._exiting = False
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """The coroutine's result. An exception in the caller, such as KeyboardInterrupt, cancels
@@ -34,6 +35,11 @@ class LoopThread:
         if threading.current_thread() is self._thread:
             work.close()
             raise RuntimeError("the synchronous interface was called from its own event loop")
+        if (
+            self._exiting
+        ):  # from a destructor: no thread can be started any more, waiting would hang
+            work.close()
+            raise RuntimeError("the interpreter is exiting")
         future = asyncio.run_coroutine_threadsafe(work, self._running_loop())
         try:
             return future.result()
@@ -50,6 +56,10 @@ class LoopThread:
             return
         loop.call_soon_threadsafe(loop.stop)
         thread.join(_EXIT_SECONDS)
+
+    def close_at_exit(self) -> None:
+        self._exiting = True
+        self.close()
 
     def forget_after_fork(self) -> None:
         # Kept and never touched: closing the copy would take the parent's descriptors out of the
@@ -87,4 +97,4 @@ def _serve(loop: asyncio.AbstractEventLoop) -> None:
 
 loop_thread = LoopThread()
 os.register_at_fork(after_in_child=loop_thread.forget_after_fork)
-atexit.register(loop_thread.close)
+atexit.register(loop_thread.close_at_exit)

@@ -109,11 +109,8 @@ class Command:
     def stream(self) -> Iterator[tuple[str, bytes]]:
         """("stdout" or "stderr", bytes) as they come, until it has ended and all was read."""
         pieces = self._command.stream()
-        try:
-            while (piece := self._do(lambda c: anext(pieces, None))) is not None:
-                yield piece
-        finally:
-            self._do(lambda c: pieces.aclose())
+        while (piece := self._do(lambda c: anext(pieces, None))) is not None:
+            yield piece
 
 
 class Commands:
