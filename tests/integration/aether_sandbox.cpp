@@ -142,7 +142,9 @@ aether_sandbox::~aether_sandbox() {
     wait_end(milliseconds(5000));
   }
   for (auto& [id, k] : commands_) {
-    for (const int fd : k.spools) ::close(fd);
+    for (const int fd : k.spools) {
+      if (fd >= 0) ::close(fd);
+    }
   }
   if (userns_ >= 0) ::close(userns_);
   remove_groups();
@@ -154,9 +156,9 @@ void aether_sandbox::make_groups() {
   const fs::path unified = mounted("cgroup2");
   slot_ = unified / name_;
   const bool unified_memory = has_word(unified / "cgroup.controllers", "memory");
-  if (unified_memory) write_file(unified / "cgroup.subtree_control", "+memory +pids");
+  if (unified_memory) write_file(unified / "cgroup.subtree_control", "+cpu +memory +pids");
   fs::create_directory(slot_);
-  if (unified_memory) write_file(slot_ / "cgroup.subtree_control", "+memory +pids");
+  if (unified_memory) write_file(slot_ / "cgroup.subtree_control", "+cpu +memory +pids");
   for (const char* sub : {"init", "cmd"}) fs::create_directory(slot_ / sub);
   must(::chown((slot_ / "cmd").c_str(), uid_, uid_) == 0, "chown");
   must(::chown((slot_ / "cgroup.procs").c_str(), 0, uid_) == 0, "chown");
@@ -170,12 +172,13 @@ void aether_sandbox::make_groups() {
       if (fs::exists(memory / "memory.swap.max")) write_file(memory / "memory.swap.max", "0");
     }
   }
-  for (const char* controller : {"memory", "pids"}) {
+  for (const char* controller : {"cpu", "memory", "pids"}) {
     const fs::path at = mounted("cgroup", controller);
     if (at.empty()) continue;
     legacy_.push_back(at / name_);
     fs::create_directory(legacy_.back());
-    (controller == std::string("memory") ? memory : pids) = legacy_.back();
+    if (controller == std::string("memory")) memory = legacy_.back();
+    if (controller == std::string("pids")) pids = legacy_.back();
   }
   if (!legacy_.empty() && fs::exists(memory / "memory.oom_control")) {
     oom_kind_ = 0;
@@ -431,12 +434,17 @@ outcome aether_sandbox::wait(const std::string& id, milliseconds limit) {
     if (left.count() <= 0) throw std::runtime_error("command " + id + " did not end in time");
     if (!pump(left)) throw std::runtime_error("the channel ended while " + id + " ran");
   }
-  outcome o = {k.failed, k.exited, {}, {}};
-  if (k.exited) {
-    o.out = read_spool(k, 0);
-    o.err = read_spool(k, 1);
+  if (k.spools[0] >= 0) {
+    if (k.exited) {
+      k.out = read_spool(k, 0);
+      k.err = read_spool(k, 1);
+    }
+    for (int& fd : k.spools) {
+      ::close(fd);
+      fd = -1;
+    }
   }
-  return o;
+  return {k.failed, k.exited, k.out, k.err};
 }
 
 outcome aether_sandbox::sh(const std::string& script, milliseconds limit) {

@@ -102,14 +102,14 @@ TEST_CASE("output is exact to the byte", "[kernel][aether][C5][C6]") {
 TEST_CASE("more output than the cap keeps head and tail and counts all", "[kernel][aether][C2]") {
   if (skipped()) return;
   aether_sandbox box;
-  const std::string script =
-      "import sys\nfor i in range(500000): sys.stdout.write('%09d\\n' % i)\nsys.exit(3)";
-  const outcome o = box.run({.argv = {"python3", "-c", script}, .cap = 1U << 20U});
+  const outcome o = box.run(
+      {.argv = {"seq 10000000 10599999; exit 3"}, .kind = exec_kind::shell, .cap = 1U << 20U},
+      milliseconds(60000));
   CHECK(o.code() == 3);
-  CHECK(o.exited->total[0] == 5'000'000);
+  CHECK(o.exited->total[0] == 5'400'000);
   REQUIRE(o.out.size() == 1U << 20U);
-  CHECK(o.out.substr(0, 10) == "000000000\n");
-  CHECK(o.out.substr(o.out.size() - 10) == "000499999\n");
+  CHECK(o.out.substr(0, 9) == "10000000\n");
+  CHECK(o.out.substr(o.out.size() - 9) == "10599999\n");
 }
 
 TEST_CASE("a command over its time limit dies with all it started", "[kernel][aether][C3]") {
@@ -117,13 +117,13 @@ TEST_CASE("a command over its time limit dies with all it started", "[kernel][ae
   aether_sandbox box;
   const outcome o = box.run({.argv = {"sleep 300 & setsid sleep 301 & echo on; wait"},
                              .kind = exec_kind::shell,
-                             .timeout = milliseconds(300)});
+                             .timeout = milliseconds(1000)});
   REQUIRE(o.exited);
   CHECK(o.exited->flags == guest::exited_timed_out);
   CHECK(o.signal() == SIGKILL);
   CHECK(o.out == "on\n");
-  CHECK(o.exited->duration_us >= 300'000);
-  CHECK(o.exited->duration_us < 1'300'000);
+  CHECK(o.exited->duration_us >= 1'000'000);
+  CHECK(o.exited->duration_us < 5'000'000);
   CHECK(eventually(milliseconds(1000), [&] { return box.processes("cmd").empty(); }));
   CHECK(box.run({.argv = {"true"}}).ok());
 }
@@ -266,7 +266,7 @@ TEST_CASE("output can be opened again by name", "[kernel][aether]") {
   if (skipped()) return;
   aether_sandbox box;
   CHECK(box.sh("echo a > /dev/stdout; echo b > /proc/self/fd/2").out == "a\n");
-  CHECK(box.run({.argv = {"echo c > /proc/self/fd/1"}, .kind = exec_kind::shell, .user = "nobody"})
+  CHECK(box.run({.argv = {"echo c > /proc/self/fd/1"}, .kind = exec_kind::shell, .user = "1234"})
             .out == "c\n");
 }
 

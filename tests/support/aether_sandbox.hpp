@@ -119,6 +119,7 @@ class aether_sandbox {
     bool started = false;
     std::optional<guest::failed_body> failed;
     std::optional<guest::exited_body> exited;
+    std::string out, err;
   };
 
   void make_groups();
