@@ -196,6 +196,15 @@ def test_every_error_code_has_its_class_with_the_same_exit_code_and_advice():
     assert ours == table
 
 
+def test_the_documented_table_is_the_real_one():
+    text = (SOURCE.parent / "docs" / "errors.md").read_text()
+    rows = re.findall(r"^\| `(\w+)` \|.*\| (yes|no) \| (\d+) \| `(\w+)` \|$", text, re.MULTILINE)
+    documented = {code: (retry == "yes", int(exit), name) for code, retry, exit, name in rows}
+    assert documented == {
+        code: (c.retryable, c.exit_code, c.__name__) for code, c in errors.ERROR_CLASSES.items()
+    }
+
+
 def test_exceptions_survive_pickling():
     for cls in errors.ERROR_CLASSES.values():
         error = pickle.loads(pickle.dumps(cls("m", object="o", retryable=True)))
