@@ -28,6 +28,7 @@ from libdsec import (
     DeadlineExceededError,
     Files,
     NotFoundError,
+    RequestCancelledError,
     Sandbox,
     UnavailableError,
 )
@@ -198,6 +199,20 @@ def test_errors_come_through(server: FakeServer, monkeypatch):
     monkeypatch.setenv("DSEC_URL", "127.0.0.1:1")
     with pytest.raises(UnavailableError):
         Sandbox.list()
+
+
+def test_closing_the_loop_ends_what_waits_on_other_threads(server: FakeServer):
+    sb = Sandbox.create("tiny:1")
+    with ThreadPoolExecutor(4) as threads:
+        waiting = [threads.submit(sb.commands.run, "hang", timeout=60) for _ in range(4)]
+        deadline = time.monotonic() + 20
+        while len(server.starts) < 4 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        loop_thread.close()
+        for call in waiting:
+            with pytest.raises(RequestCancelledError):
+                call.result(20)
+    assert sb.commands.run("echo anew").stdout == "anew\n"
 
 
 def test_calling_it_from_its_own_event_loop_is_an_error_not_a_deadlock(server: FakeServer):
