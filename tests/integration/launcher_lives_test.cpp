@@ -10,7 +10,9 @@
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
+#include <cstdio>
 #include <cstring>
+#include <fstream>
 #include <thread>
 
 #include "launcher_rig.hpp"
@@ -204,4 +206,30 @@ TEST_CASE("requests that make no sense are refused, not obeyed", "[kernel][launc
   create.init_tasks = 1;
   CHECK(client.order(guest::launch::create, create, {rig.listening()}) ==
         "request: descriptors: EINVAL");
+}
+
+TEST_CASE("commands cannot make themselves as safe from the OOM killer as aether is",
+          "[kernel][launcher]") {
+  launcher_rig rig;
+  rig.client().hello();
+  const auto score = [](const std::string& pid) {
+    int value = 0;
+    std::ifstream("/proc/" + pid + "/oom_score_adj") >> value;
+    return value;
+  };
+  if (score(std::to_string(rig.pid())) != -950) {
+    std::puts("SKIPPED: root lacks CAP_SYS_RESOURCE here, so that no oom_score_adj can be lowered");
+    return;
+  }
+  auto made = rig.create("one", 1);
+  REQUIRE(test::processes_of_tests().size() == 1);
+  CHECK(score(std::to_string(test::processes_of_tests()[0])) == -882);
+  const auto set = [&](const std::string& value) {
+    return made.box.sh("echo " + value + " >/proc/self/oom_score_adj").status;
+  };
+  CHECK(set("200") == 0);
+  CHECK(set("199") != 0);
+  CHECK(set("-900") != 0);
+  CHECK(made.box.sh("echo -17 >/proc/self/oom_adj").status != 0);
+  rig.destroy("one", made);
 }

@@ -13,6 +13,7 @@
 #include <sys/un.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <fstream>
@@ -187,6 +188,15 @@ slot_groups slot_groups::make(const std::string& name, uid_t aether) {
 }
 
 slot_groups::~slot_groups() {
+  // The real aether makes groups of its own in `cmd`.
+  std::vector<fs::path> below;
+  for (const auto& dir : made) {
+    for (const auto& entry : fs::directory_iterator(dir)) {
+      if (entry.is_directory() && std::find(made.begin(), made.end(), entry.path()) == made.end())
+        below.push_back(entry.path());
+    }
+  }
+  made.insert(made.end(), below.begin(), below.end());
   for (auto it = made.rbegin(); it != made.rend(); ++it) {
     // A dying task is counted a little longer than its parent waits for it.
     if (!eventually([&] { return ::rmdir(it->c_str()) == 0 || errno == ENOENT; }))
@@ -194,12 +204,14 @@ slot_groups::~slot_groups() {
   }
 }
 
-launcher_rig::launcher_rig(std::vector<std::string> environment)
+launcher_rig::launcher_rig(std::vector<std::string> environment, guest_program program)
     : environment_(std::move(environment)) {
   fs::create_directories(state() / "sandboxes");
   listening_ = listen_at(state() / "launcher.sock");
   const auto size = static_cast<std::size_t>(dsec_standin_image_end - dsec_standin_image_begin);
-  auto memfd = sys::sealed_memfd("standin", std::span(dsec_standin_image_begin, size), 0111);
+  const auto bytes = program == guest_program::standin ? std::span(dsec_standin_image_begin, size)
+                                                       : base::embedded_aether();
+  auto memfd = sys::sealed_memfd("standin", bytes, 0111);
   if (!memfd) throw rig_error(memfd.error().to_string());
   aether_ = std::move(*memfd);
   start_launcher();

@@ -152,8 +152,10 @@ class launcher_rig {
  public:
   static constexpr std::uint32_t uid_base = 700'000'000, aether_uid = 799'000'000;
 
-  /// Starts a launcher whose aether is the stand-in. `environment`: for failure points.
-  explicit launcher_rig(std::vector<std::string> environment = {});
+  enum class guest_program { standin, aether };
+  /// Starts a launcher. `environment`: for failure points.
+  explicit launcher_rig(std::vector<std::string> environment = {},
+                        guest_program program = guest_program::standin);
   /// Ends all sandboxes and the launcher; complains on stderr when something does not end.
   ~launcher_rig();
   launcher_rig(const launcher_rig&) = delete;

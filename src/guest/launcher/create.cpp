@@ -94,12 +94,11 @@ status creation::check() {
 }
 
 status creation::hold_layers() {
-  return launcher::hold_layers(shop_.layers, request_.layer, request_.layers, layers_);
+  return shop_.layers.hold(request_.layer, request_.layers, layers_);
 }
 
 void creation::release_layers() {
-  for (layer* each : layers_) --each->users;
-  layers_.clear();
+  layer_table::give_back(layers_);
 }
 
 status creation::take_slot() {
@@ -230,19 +229,6 @@ creation::~creation() {
 bool valid_sandbox_id(const char* id) {
   const std::size_t length = strspn(id, "abcdefghijklmnopqrstuvwxyz0123456789-");
   return length > 0 && id[length] == '\0';
-}
-
-status hold_layers(layer_table& table, const char (&names)[guest::max_layers][128],
-                   std::uint32_t count, std::vector<layer*>& held) {
-  std::vector<layer*> found;
-  for (std::uint32_t i = 0; i < count; ++i) {
-    layer* each = table.find(names[i]);
-    if (each == nullptr) return {"not attached", ENOENT};
-    found.push_back(each);
-  }
-  for (layer* each : found) ++each->users;
-  held = std::move(found);
-  return {};
 }
 
 }  // namespace dsec::launcher

@@ -84,9 +84,4 @@ class creation {
 /// [a-z0-9-]: it becomes part of a path.
 bool valid_sandbox_id(const char* id);
 
-/// Looks up layers by the names of a request and counts one use of each; none when one is missing
-/// (ENOENT).
-status hold_layers(layer_table& table, const char (&names)[guest::max_layers][128],
-                   std::uint32_t count, std::vector<layer*>& held);
-
 }  // namespace dsec::launcher

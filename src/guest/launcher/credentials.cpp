@@ -1,6 +1,7 @@
 #include "guest/launcher/credentials.hpp"
 
 #include <linux/capability.h>
+#include <linux/keyctl.h>
 #include <sys/prctl.h>
 
 #include "guest/launcher/sys.hpp"
@@ -67,6 +68,14 @@ status drop_inheritance() {
   LAUNCH_TRY("capget", get_sets(sets));
   sets.inheritable = 0;
   LAUNCH_TRY("capset", set_sets(sets));
+  return {};
+}
+
+status seal_keyring() {
+  const long keyring = sys::call(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, nullptr);
+  if (keyring == -ENOSYS) return {};  // a kernel without keys
+  LAUNCH_TRY("keyring", keyring);
+  LAUNCH_TRY("keyring", sys::call(SYS_keyctl, KEYCTL_SETPERM, keyring, 0));
   return {};
 }
 

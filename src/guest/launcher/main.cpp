@@ -72,6 +72,7 @@ status prepare(inherited& in, holdings& held) {
   held.oom_scores = protect_from_oom();
   raise_open_files();
   if (status s = drop_inheritance(); !s.ok()) return s;
+  if (status s = seal_keyring(); !s.ok()) return s;
   if (status s = in.layers_ns.valid() ? enter_layers_namespace(in.layers_ns.get())
                                       : make_layers_namespace(in.state.get());
       !s.ok())

@@ -1,6 +1,7 @@
 #include "guest/launcher/sandboxes.hpp"
 
 #include <linux/wait.h>
+#include <sys/epoll.h>
 
 #include <algorithm>
 
@@ -24,33 +25,48 @@ std::uint32_t sandbox_table::live() const {
 status sandbox_table::add(std::string_view id, sandbox&& s, map::value_type*& entry) {
   LAUNCH_TRY("keep", s.channel.keep());
   LAUNCH_TRY("keep", s.pidfd.keep());
-  entry = &*sandboxes_.emplace(id, std::move(s)).first;
+  const auto it = sandboxes_.emplace(id, std::move(s)).first;
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.ptr = &*it;
+  const long watched =
+      sys::call(SYS_epoll_ctl, epoll_, EPOLL_CTL_ADD, it->second.pidfd.get(), &event);
+  if (watched < 0) {
+    sandboxes_.erase(it);
+    return failed("watch", watched);
+  }
+  entry = &*it;
   return {};
 }
 
-void sandbox_table::reap(sandbox& s) {
-  if (s.pid == 0) {
-    s.exited = true;
-    s.status = -1;
-    return;
-  }
-  int state = 0;
-  if (sys::call(SYS_wait4, s.pid, &state, WNOHANG, nullptr) != s.pid) return;
+/// Closing our pidfd is not enough: dsecd has a duplicate, and an epoll set watches what both stand
+/// for.
+void sandbox_table::unwatch(const sandbox& s) const {
+  sys::call(SYS_epoll_ctl, epoll_, EPOLL_CTL_DEL, s.pidfd.get(), nullptr);
+}
+
+void sandbox_table::reap(sandbox& s) const {
+  int state = -1;
+  if (s.pid != 0 && sys::call(SYS_wait4, s.pid, &state, WNOHANG, nullptr) != s.pid) return;
   s.exited = true;
   s.status = state;
+  unwatch(s);
 }
 
 status sandbox_table::release(std::string_view id) {
   const auto it = sandboxes_.find(id);
   if (it == sandboxes_.end()) return {"sandbox", ENOENT};
   if (!it->second.exited) return {"lives", EBUSY};
-  for (layer* each : it->second.layers) --each->users;
+  layer_table::give_back(it->second.layers);
   sandboxes_.erase(it);
   return {};
 }
 
 void sandbox_table::erase(std::string_view id) {
-  if (const auto it = sandboxes_.find(id); it != sandboxes_.end()) sandboxes_.erase(it);
+  const auto it = sandboxes_.find(id);
+  if (it == sandboxes_.end()) return;
+  unwatch(it->second);
+  sandboxes_.erase(it);
 }
 
 }  // namespace dsec::launcher

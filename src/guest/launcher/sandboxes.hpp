@@ -28,21 +28,27 @@ class sandbox_table {
  public:
   using map = std::map<std::string, sandbox, std::less<>>;
 
+  /// `epoll` outlives the table; it gets every pidfd, with the entry's address as its data.
+  explicit sandbox_table(int epoll) : epoll_(epoll) {}
+
   sandbox* find(std::string_view id);
   [[nodiscard]] bool uses_slot(std::uint32_t number) const;
   [[nodiscard]] std::uint32_t live() const;
 
-  /// Moves its descriptors out of the way and takes it in. The id must be new.
+  /// Moves its descriptors out of the way, takes it in and watches it. The id must be new.
   status add(std::string_view id, sandbox&& s, map::value_type*& entry);
   /// Looks whether its aether has ended, after the pidfd said so.
-  static void reap(sandbox& s);
+  void reap(sandbox& s) const;
   /// Forgets it and gives its layers back. ENOENT, or EBUSY while its aether lives.
   status release(std::string_view id);
-  /// Forgets it, nothing more.
+  /// Forgets it, whatever state it is in.
   void erase(std::string_view id);
   [[nodiscard]] const map& all() const { return sandboxes_; }
 
  private:
+  void unwatch(const sandbox& s) const;
+
+  int epoll_;
   map sandboxes_;
 };
 
