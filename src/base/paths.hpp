@@ -8,9 +8,10 @@
 //     launcher.sock                0600, the launcher's socket
 //     worker.db                    worker store (SQLite, class process)
 //     images/
-//       blobs/sha256/<hex>         EROFS images, content-addressed, 0400
+//       blobs/sha256/<hex>.erofs   EROFS images, content-addressed, 0400
 //       manifests/<kind>/<name>@<tag>.json
 //       tmp/                       half-made blobs, emptied by the next import
+//       locks/                     flock'ed: `store` by changes, <kind>-<name>@<tag> by an import
 //     layers/<hex>/                mount points of attached layers (only mounted in the launcher's
 //     namespace) sandboxes/<id>/
 //       upper/u, upper/w           overlay upper and work directories

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "base/subprocess.hpp"
+#include "fs/printable.hpp"
 
 namespace dsec::fs {
 namespace {
@@ -51,15 +52,16 @@ base::error explain(const base::subprocess_result& done, const std::filesystem::
                     const tree_summary& scan) {
   const auto says = [&](const char* text) { return done.errors.find(text) != std::string::npos; };
   const auto message = "mkfs.erofs failed on " + tree.string() + " with status " +
-                       std::to_string(done.status) + ": " + done.errors;
+                       std::to_string(done.status) + ": " + printable(done.errors, 2000);
   if (says("[Error 28]")) return {errc::io, message, ENOSPC};
   // mkfs.erofs 1.5 has room for one byte less than a name may have, and then says only "no such
   // file".
   const auto name = std::filesystem::path(scan.longest_name).filename().native();
   if (says("[Error 2]") && name.size() == NAME_MAX) {
     return {errc::invalid_argument,
-            (tree / scan.longest_name).string() + ": mkfs.erofs cannot store a name of " +
-                std::to_string(NAME_MAX) + " bytes; shorten it and import again",
+            printable((tree / scan.longest_name).native(), PATH_MAX) +
+                ": mkfs.erofs cannot store a name of " + std::to_string(NAME_MAX) +
+                " bytes; shorten it and import again",
             0};
   }
   return {errc::internal, message, 0};

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "fs/printable.hpp"
+
 namespace dsec::fs {
 namespace {
 
@@ -36,14 +38,6 @@ bool valid_tag(std::string_view tag) {
   return !tag.empty() && tag.size() <= max_image_name_bytes && std::ranges::all_of(tag, [](char c) {
     return lower_or_digit(c) || (c >= 'A' && c <= 'Z') || punctuation(c);
   });
-}
-
-/// For messages: bounded, and nothing that could disturb a terminal.
-std::string printable(std::string_view text) {
-  std::string out(text.substr(0, 80));
-  std::ranges::replace_if(
-      out, [](char c) { return c < 0x20 || c == 0x7f; }, '?');
-  return out + (text.size() > 80 ? "..." : "");
 }
 
 }  // namespace

@@ -15,6 +15,7 @@
 #include "base/subprocess.hpp"
 #include "fs/apt_sources.hpp"
 #include "fs/files.hpp"
+#include "fs/printable.hpp"
 #include "fs/source.hpp"
 
 namespace dsec::fs {
@@ -134,7 +135,7 @@ class debian_source final : public image_source {
     spec.env = tool_environment(scratch / "tmp");
     spec.timeout = build_timeout;
     spec.own_pid_namespace = true;
-    spec.on_stderr_line = [&](std::string_view line) { tell("build", line); };
+    spec.on_stderr_line = [&](std::string_view line) { tell("build", printable(line)); };
     auto done = base::run_subprocess(spec);
     if (!done && done.error().code == errc::not_found) {
       return fail(errc::unsupported, "mmdebstrap is not installed: install the package mmdebstrap");
@@ -226,8 +227,8 @@ result<std::unique_ptr<image_source>> open_debian_source(std::string_view text) 
       const auto comma = rest.find(',');
       const auto package = rest.substr(0, comma);
       if (!valid_package(package) || packages.size() >= max_packages) {
-        return fail(errc::invalid_argument, "'" + std::string(package.substr(0, 80)) +
-                                                "' is not the name of a Debian package");
+        return fail(errc::invalid_argument,
+                    "'" + printable(package) + "' is not the name of a Debian package");
       }
       packages.emplace_back(package);
       if (comma == std::string_view::npos) break;

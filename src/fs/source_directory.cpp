@@ -2,6 +2,7 @@
 
 #include <cerrno>
 
+#include "fs/printable.hpp"
 #include "fs/source.hpp"
 #include "fs/tree_scan.hpp"
 
@@ -42,9 +43,9 @@ result<std::unique_ptr<image_source>> open_directory_source(std::string_view pat
     return fail(errc::not_found, "no directory '" + text +
                                      "'; a source is a directory or debian:SUITE+PACKAGE,PACKAGE");
   }
-  if (error) return fail(base::from_errno("source '" + text + "'", error.value()));
+  if (error) return fail(base::from_errno("source '" + printable(text) + "'", error.value()));
   if (!std::filesystem::is_directory(root, error)) {
-    return fail(errc::invalid_argument, "source '" + text + "' is not a directory");
+    return fail(errc::invalid_argument, "source '" + printable(text) + "' is not a directory");
   }
   return std::make_unique<directory_source>(std::move(root));
 }

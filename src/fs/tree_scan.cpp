@@ -16,6 +16,7 @@
 
 #include "base/unique_fd.hpp"
 #include "fs/files.hpp"
+#include "fs/printable.hpp"
 
 namespace dsec::fs {
 namespace {
@@ -58,7 +59,7 @@ class scanner {
 
  private:
   [[nodiscard]] std::string full(const std::string& relative) const {
-    return (root_ / relative).string();
+    return printable((root_ / relative).native(), PATH_MAX);
   }
 
   result<void> scan_directory(const std::string& relative) {
@@ -78,7 +79,7 @@ class scanner {
     for (const auto& name : names) {
       struct stat st {};
       if (::fstatat(::dirfd(stream.get()), name.c_str(), &st, AT_SYMLINK_NOFOLLOW) != 0) {
-        return fail_errno("stat " + full(relative) + "/" + name);
+        return fail_errno("stat " + full(relative + "/" + name));
       }
       const auto path = relative == "." ? name : relative + "/" + name;
       DSEC_CHECK(account(path, st));
@@ -112,7 +113,7 @@ class scanner {
   result<void> account(const std::string& path, const struct stat& st) {
     if (++summary_.entries > max_tree_entries) return too_many();
     if (root_.native().size() + 1 + path.size() >= PATH_MAX) {
-      return fail(errc::invalid_argument, "path too long: " + full(path.substr(0, 200)) + "...");
+      return fail(errc::invalid_argument, "path too long: " + printable(full(path)));
     }
     add_to_fingerprint(path, st);
     if (S_ISCHR(st.st_mode) || S_ISBLK(st.st_mode) || S_ISSOCK(st.st_mode))

@@ -112,6 +112,8 @@ TEST_CASE("owners that a sandbox cannot show are refused by name", "[threat-17]"
     CHECK_THAT(scan.error().message, Catch::Contains((dir / "far").string()));
     CHECK_THAT(scan.error().message, Catch::Contains("0 to 65535"));
   }
+  std::filesystem::rename(dir / "far", dir / "\x1b[2J\n");
+  CHECK_THAT(scan_tree(dir.path()).error().message, Catch::Contains("/?[2J? belongs to"));
 }
 
 TEST_CASE("paths beyond the system's limit are refused, deep trees below it are not",
