@@ -56,7 +56,7 @@ void bare() {
 
 }  // namespace
 
-TEST_CASE("speed of exec at the channel", "[kernel][aether][speed]") {
+TEST_CASE("speed of exec at the channel", "[aether][speed]") {
   if (!aether_sandbox::missing().empty()) {
     WARN("SKIPPED: " << aether_sandbox::missing());
     return;

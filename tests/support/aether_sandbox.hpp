@@ -84,7 +84,7 @@ class aether_sandbox {
   bool wait_started(const std::string& id, milliseconds limit = milliseconds(5000));
 
   /// Waits until a running command has written something to stdout.
-  bool wait_output(const std::string& id, milliseconds limit = milliseconds(5000));
+  bool wait_output(const std::string& id, milliseconds limit = milliseconds(25000));
 
   void send_id(guest::msg type, const std::string& id);
   void send_plain(guest::msg type);

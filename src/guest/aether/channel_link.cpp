@@ -30,8 +30,8 @@ channel_link::got channel_link::receive(datagram& out, bool wait) {
   return got::datagram;
 }
 
-uint32_t channel_link::post_bytes(msg type, const void* body, size_t n) {
-  if (count_ == capacity) {
+uint32_t channel_link::post_bytes(msg type, const void* body, size_t n, uint32_t reserve) {
+  if (count_ + reserve >= capacity) {
     send_now(type, 0, body, n);
     return 0;
   }

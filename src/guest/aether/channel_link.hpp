@@ -25,15 +25,15 @@ class channel_link {
   enum class got { datagram, nothing, malformed, closed };
   static got receive(datagram& out, bool wait = false);
 
-  /// Queues a numbered message, kept until acknowledged; returns its number. Without room it is
-  /// tried once, unnumbered, and 0 returned: admission (room) sees to it that this befalls only a
-  /// dsecd that acknowledges nothing.
+  /// Queues a numbered message, kept until acknowledged; returns its number. Without room beyond
+  /// the `reserve` it is tried once, unnumbered, and 0 returned: this befalls a dsecd that
+  /// acknowledges nothing.
   template <class body>
-  uint32_t post(msg type, const body& b) {
+  uint32_t post(msg type, const body& b, uint32_t reserve = 0) {
     static_assert(sizeof(body) <= max_body);
-    return post_bytes(type, &b, sizeof b);
+    return post_bytes(type, &b, sizeof b, reserve);
   }
-  uint32_t post(msg type) { return post_bytes(type, nullptr, 0); }
+  uint32_t post(msg type, uint32_t reserve) { return post_bytes(type, nullptr, 0, reserve); }
   /// hello and pong: not numbered, not repeated. A hello that does not fit now is sent later.
   void say_hello(uint32_t commands);
   void say_pong() { send_now(msg::pong, 0, nullptr, 0); }
@@ -60,7 +60,7 @@ class channel_link {
     char body[max_body];
   };
 
-  uint32_t post_bytes(msg type, const void* body, size_t n);
+  uint32_t post_bytes(msg type, const void* body, size_t n, uint32_t reserve);
   bool send_now(msg type, uint32_t seq, const void* body, size_t n);
   bool send_hello();
   kept& at(uint32_t i) { return ring_[(first_ + i) % capacity]; }

@@ -94,11 +94,7 @@ void proxy::on_time(uint64_t now) {
 void proxy::on_command_time(live_command& c, uint64_t now) {
   if (now >= c.timeout_at) {
     c.timeout_at = UINT64_MAX;
-    if (c.state != phase::draining) {
-      c.timed_out = !c.killed;
-      kill(c);
-      return;  // it may be gone
-    }
+    if (c.state != phase::draining) return kill(c, reason::time);  // it may be gone
   }
   if (now >= c.give_up_at) {
     if (c.state == phase::starting || c.state == phase::queued) return on_start_limit(c, now);
@@ -116,10 +112,16 @@ void proxy::on_command_time(live_command& c, uint64_t now) {
   }
 }
 
-void proxy::kill(live_command& c) {
-  if (c.state == phase::queued) {
-    return start_fails(c, failure::resources, ECANCELED);
+void proxy::kill(live_command& c, reason why) {
+  // One whose main process is dead has its verdict already, and the first reason stands.
+  if (c.state != phase::draining && !c.killed && !c.timed_out) {
+    (why == reason::time ? c.timed_out : c.killed) = true;
   }
+  if (c.state == phase::queued) return start_fails(c, failure::resources, ECANCELED);
+  kill_group(c);
+}
+
+void proxy::kill_group(live_command& c) {
   groups_.kill(c.group);
   if (c.state == phase::running && c.give_up_at == UINT64_MAX) {
     c.give_up_at = sys::monotonic_ns() + kill_limit;

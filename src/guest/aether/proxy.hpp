@@ -45,8 +45,15 @@ class proxy {
   void on_forget(const datagram& d);
   void on_kill_all();
   void tell_state(known_command& k);
-  void kill(live_command& c);
+  enum class reason { asked, time };
+  void kill(live_command& c, reason why);
+  void kill_group(live_command& c);
   void refuse(const exec_body& e, failure why, int32_t number);
+  /// For messages that no live command has been promised room for.
+  template <class body>
+  uint32_t answer(msg type, const body& b) {
+    return channel_.post(type, b, 2 * live_.count());
+  }
 
   // proxy_start.cpp
   void accept(datagram& d, const exec_body& e, known_command& k, live_command& c);

@@ -39,7 +39,7 @@ void proxy::on_reaped(int pid, int status) {
   const uint64_t now = sys::monotonic_ns();
   if (spawner_.is(pid)) {
     if (spawner_.on_death(now)) sys::exit(exit_no_spawner + (status >> 8 & 0xff));
-    channel_.post(msg::degraded);
+    channel_.post(msg::degraded, 2 * live_.count());
     return;
   }
   live_command* c = live_.of_pid(pid);
@@ -54,8 +54,8 @@ void proxy::on_reaped(int pid, int status) {
     read_status(*c);
     if (c->state == phase::free) return;  // exec had failed
   }
-  if (c->state ==
-      phase::starting) {  // the pipe is open in the spawner still, but the child is dead
+  // The pipe may be open in the spawner still, but the child is dead.
+  if (c->state == phase::starting) {
     spawner_.answered(c->lease, now);
     spawner_.give_back(c->lease);
     c->status_pipe.reset();

@@ -81,7 +81,7 @@ void proxy::on_exec(datagram& d) {
 void proxy::refuse(const exec_body& e, failure why, int32_t number) {
   failed_body f = {.id = {}, .failure = static_cast<uint32_t>(why), .sys_errno = number};
   copy_bytes(f.id, e.id, sizeof f.id);
-  channel_.post(msg::failed, f);
+  answer(msg::failed, f);
 }
 
 void proxy::on_kill(const datagram& d) {
@@ -89,19 +89,14 @@ void proxy::on_kill(const datagram& d) {
   if (!decode_body(d.bytes, d.size, body)) return;
   known_command* k = known_.find(body.id);
   if (k == nullptr) {
-    channel_.post(msg::unknown, body);
+    answer(msg::unknown, body);
   } else if (k->state == command_state::pending || k->state == command_state::started) {
-    live_command& c = live_.at(k->live);
-    c.killed = true;
-    kill(c);
+    kill(live_.at(k->live), reason::asked);
   }
 }
 
 void proxy::on_kill_all() {
-  live_.each([&](live_command& c) {
-    c.killed = true;
-    kill(c);
-  });
+  live_.each([&](live_command& c) { kill(c, reason::asked); });
 }
 
 void proxy::on_query(const datagram& d) {
@@ -109,7 +104,7 @@ void proxy::on_query(const datagram& d) {
   if (!decode_body(d.bytes, d.size, body)) return;
   known_command* k = known_.find(body.id);
   if (k == nullptr) {
-    channel_.post(msg::unknown, body);
+    answer(msg::unknown, body);
   } else {
     tell_state(*k);
   }
@@ -130,13 +125,13 @@ void proxy::tell_state(known_command& k) {
     case command_state::pending:
       return;  // started or failed is on its way
     case command_state::started:
-      channel_.post(msg::started, k.started);
+      answer(msg::started, k.started);
       return;
     case command_state::failed:
-      k.seq = channel_.post(msg::failed, k.failed);
+      answer(msg::failed, k.failed);
       return;
     case command_state::exited:
-      k.seq = channel_.post(msg::exited, k.exited);
+      answer(msg::exited, k.exited);
       return;
   }
 }

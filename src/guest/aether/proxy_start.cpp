@@ -76,6 +76,7 @@ void proxy::launch(live_command& c, const char* strings) {
     c.waiting.keep_strings(strings, c.waiting.request.strings_length);
     if (c.waiting.strings == nullptr) return start_fails(c, failure::resources, ENOMEM);
     c.give_up_at = c.start + start_limit;
+    spawner_.want_writable(true, events_);
   }
 }
 
@@ -163,12 +164,12 @@ void proxy::mark_started(live_command& c) {
   k.started.start_realtime_ns = c.start_realtime;
   k.started.pid = c.pid;
   channel_.post(msg::started, k.started);
-  if (c.killed || c.timed_out) kill(c);  // that kill may have come before the clone
+  if (c.killed || c.timed_out) kill_group(c);  // the first kill may have come before the clone
 }
 
 void proxy::start_fails(live_command& c, failure why, int32_t number) {
-  if (c.killed ||
-      c.timed_out) {  // ended by us before its first instruction: that is what happened to it
+  // Ended by us before its first instruction: then that is what happened to it.
+  if (c.killed || c.timed_out) {
     c.wait_status = SIGKILL;
     c.end = sys::monotonic_ns();
     return finish(c);

@@ -2,6 +2,7 @@
 #include "guest/aether/spawner.hpp"
 
 #include <linux/mman.h>
+#include <linux/openat2.h>
 #include <linux/prctl.h>
 
 #include "guest/aether/clone_child.hpp"
@@ -41,17 +42,20 @@ void require(long result, spawner_step step) {
   if (result < 0) sys::exit(step);
 }
 
-/// While still in aether's credentials, so that /proc/self belongs to it. Best effort: a host may
-/// forbid it.
-void set_oom_score(int32_t score) {
+/// While still in aether's credentials, so that the file belongs to it. Best effort: a host may
+/// forbid it. `proc` was opened before anything ran inside; what root inside has mounted over it
+/// since is not entered.
+void set_oom_score(int proc, int32_t score) {
   sys::call(__NR_prctl, PR_SET_DUMPABLE, 1);
-  unique_fd file(
-      sys::open_at(AT_FDCWD, "/proc/self/oom_score_adj", O_WRONLY | O_NONBLOCK | O_CLOEXEC));
-  fixed_text<16> text;
+  fixed_text<32> path, text;
+  path.add(static_cast<uint64_t>(sys::call(__NR_getpid))).add("/oom_score_adj");
+  struct open_how how = {};
+  how.flags = O_WRONLY | O_CLOEXEC;
+  how.resolve = RESOLVE_BENEATH | RESOLVE_NO_XDEV | RESOLVE_NO_SYMLINKS;
+  const unique_fd file(sys::call(__NR_openat2, proc, path.c_str(), &how, sizeof how));
   if (score < 0) text.add("-");
   text.add(static_cast<uint64_t>(score < 0 ? -int64_t{score} : score));
   if (file) sys::write(file.get(), text.c_str(), text.size());
-  file.reset();
   sys::call(__NR_prctl, PR_SET_DUMPABLE, 0);
 }
 
@@ -216,10 +220,10 @@ void start(const int* fds) {
 
 }  // namespace
 
-void run_spawner(int link, const boot_body& boot) {
+void run_spawner(int link, int proc, const boot_body& boot) {
   sys::call(__NR_prctl, PR_SET_NAME, "spawner");
   memory.tasks_count = boot.tasks_count;
-  set_oom_score(boot.oom_score_adj);
+  set_oom_score(proc, boot.oom_score_adj);
   const int ns = arrange_descriptors(link, boot.tasks_count);
   set_limits(boot);
   enter_namespace(ns);

@@ -10,10 +10,10 @@ namespace dsec::guest::aether {
 
 inline constexpr int slab_count = 8;
 
-/// Body of the forked child; `link` is its end of the pair. Never returns: ends when aether's end
-/// closes, or with an exit status that names the failed step (enum spawner_step) when it cannot set
-/// itself up.
-[[noreturn]] void run_spawner(int link, const boot_body& boot);
+/// Body of the forked child; `link` is its end of the pair, `proc` the sandbox's /proc. Never
+/// returns: ends when aether's end closes, or with an exit status that names the failed step (enum
+/// spawner_step) when it cannot set itself up.
+[[noreturn]] void run_spawner(int link, int proc, const boot_body& boot);
 
 enum spawner_step : int {
   spawner_done = 0,

@@ -24,6 +24,11 @@ bool is_stopped(int pid) {
   return r == 0 && info[0] == SIGCHLD;
 }
 
+void spawner_link::configure(const boot_body& boot) {
+  boot_ = boot;
+  proc_ = unique_fd(sys::open_at(AT_FDCWD, "/proc", O_PATH | O_DIRECTORY | O_CLOEXEC));
+}
+
 void spawner_link::ensure(uint64_t now, poller& events) {
   if (state_ != state::absent || now < next_start_) return;
   backoff_ = backoff_ == 0 ? first_backoff : backoff_ * 2;
@@ -38,7 +43,7 @@ void spawner_link::ensure(uint64_t now, poller& events) {
   socket_ = unique_fd(pair[0]);
   const unique_fd far(pair[1]);
   const long pid = sys::call(__NR_clone, SIGCHLD, 0);
-  if (pid == 0) run_spawner(far.get(), boot_);
+  if (pid == 0) run_spawner(far.get(), proc_.get(), boot_);
   if (pid < 0) {
     socket_.reset();
     return;

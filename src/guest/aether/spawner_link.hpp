@@ -20,7 +20,8 @@ class spawner_link {
     uint32_t generation = 0;  // no spawner has this one
   };
 
-  void configure(const boot_body& boot) { boot_ = boot; }
+  /// Before anything runs inside.
+  void configure(const boot_body& boot);
 
   /// Forks a spawner if there is none and it is time; tick() does the same.
   void ensure(uint64_t now, poller& events);
@@ -62,6 +63,7 @@ class spawner_link {
   bool writable_wanted_ = false;
   int pid_ = 0;
   unique_fd socket_;
+  unique_fd proc_;
   uint32_t generation_ = 0;
   uint32_t in_flight_ = 0;
   uint64_t next_start_ = 0;
