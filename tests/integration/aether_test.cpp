@@ -382,7 +382,7 @@ TEST_CASE("more starts than the spawner's socket holds wait for their turn", "[k
   const pid_t spawner = processes[0] == box.pid() ? processes[1] : processes[0];
   REQUIRE(::kill(spawner, SIGSTOP) == 0);
   std::vector<std::string> ids;
-  const command big = {.argv = {"true"}, .env = {"PATH=/bin", "BIG=" + std::string(60000, 'x')}};
+  const command big = {.argv = {"true"}, .env = {"PATH=/bin", "BIG=" + std::string(50000, 'x')}};
   for (int i = 0; i < 20; ++i) ids.push_back(box.start(big));
   REQUIRE(::kill(spawner, SIGCONT) == 0);
   for (const auto& id : ids) CHECK(box.wait(id).ok());
