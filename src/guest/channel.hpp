@@ -13,11 +13,11 @@
 // says that the spawner is ready; each hello it gets is answered by one. A message that finds no
 // room, because 2,048 are unacknowledged, is tried once with seq 0.
 // A command ends when its main process does: whatever it leaves in its group is killed before
-// `exited` is sent.
-// aether expects its own group id as supplementary group, and a cgroup.procs of the slot that this
-// group may write. It leaves empty groups cmd/<n> behind. Where cgroup.kill was once written
-// nothing can be cloned into any more on Linux 6.14 and later (cgroup_css_set_fork compares the
-// wrong kill count): such groups must be made anew.
+// `exited` is sent. One that kill or its time limit meets before exec is `exited` without
+// `started`. aether expects its own group id as supplementary group, and a cgroup.procs of the slot
+// that this group may write. It leaves empty groups cmd/<n> behind. Where cgroup.kill was once
+// written nothing can be cloned into any more on Linux 6.14 and later (cgroup_css_set_fork compares
+// the wrong kill count): such groups must be made anew.
 #pragma once
 
 #include <stddef.h>
@@ -86,7 +86,7 @@ struct hello_body {
 /// What a command is: a program, or one of the spawner's own file helpers run with the user's
 /// credentials.
 /// Helpers: regular files only, no magic links. Until the file is open errors are failed{exec}; an
-/// I/O error after `started` is exit code 1 with -errno in place of the size.
+/// I/O error after `started` makes the exit code that errno, with no size on stderr.
 enum class exec_kind : uint32_t {
   program = 0,     // argv
   shell = 1,       // argv[0] is the script: /bin/bash -c, else /bin/sh -c, else failed{no_shell}

@@ -317,7 +317,7 @@ void aether_sandbox::build_root() const {
     must(::mount("tmp", tmp.c_str(), "tmpfs", 0, "mode=1777") == 0, "tmp");
     must(::chown(tmp.c_str(), base_, base_) == 0, "tmp");
   } else {
-    must(::mount("root", root_.c_str(), "tmpfs", 0, "mode=755") == 0, "tmpfs");
+    must(::mount("root", root_.c_str(), "tmpfs", 0, "mode=755,size=16m") == 0, "tmpfs");
     must(::chown(root_.c_str(), base_, base_) == 0, "root");
     for (const char* name : {"bin", "proc", "etc", "dev", "root"}) dir(name, 0755);
     dir("tmp", 01777);

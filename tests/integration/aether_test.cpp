@@ -225,7 +225,7 @@ TEST_CASE("when the channel ends all is gone within a second", "[kernel][aether]
   const auto id = box.start(
       {.argv = {"for i in $(seq 20); do setsid sleep 300 & done; wait"}, .kind = exec_kind::shell});
   REQUIRE(box.wait_started(id));
-  REQUIRE(eventually(milliseconds(3000), [&] { return box.processes("cmd").size() >= 20; }));
+  REQUIRE(eventually(milliseconds(15000), [&] { return box.processes("cmd").size() >= 20; }));
   box.hang_up();
   const auto status = box.wait_end(milliseconds(1000));
   REQUIRE(status);
@@ -285,11 +285,10 @@ TEST_CASE("large arguments travel in a memory file", "[kernel][aether]") {
   if (skipped()) return;
   aether_sandbox box;
   const std::string big(100000, 'x');
-  CHECK(box.run({.argv = {"python3", "-c", "import sys; print(len(sys.argv[1]))", big}}).out ==
-        "100000\n");
-  command many = {.argv = {"python3", "-c", "import sys; print(len(sys.argv))"}};
+  CHECK(box.run({.argv = {"sh", "-c", "echo ${#1}", "sh", big}}).out == "100000\n");
+  command many = {.argv = {"sh", "-c", "echo $#", "sh"}};
   for (int i = 0; i < 5000; ++i) many.argv.push_back("");
-  CHECK(box.run(many).out == "5001\n");
+  CHECK(box.run(many).out == "5000\n");
   CHECK(box.run({.argv = {"echo", "small"}, .payload = true}).out == "small\n");
   many.argv.assign(200, std::string(120000, 'y'));
   many.argv[0] = "true";
@@ -341,6 +340,10 @@ TEST_CASE("files are read and written with the user's rights", "[kernel][aether]
   CHECK(write("relative", "1").ok());
   CHECK(read("/relative", 0, 9).out == "1");
   CHECK(read("/proc/self/status", 0, 1U << 20U).out.find("Name:") == 0);
+
+  const outcome full = write("/tmp/big", std::string(20U << 20U, 'b'));
+  CHECK(full.code() == ENOSPC);
+  CHECK(full.err.empty());
 
   const auto refused = [&](const outcome& o) {
     CHECK(why(o) == failure::exec);
@@ -395,14 +398,14 @@ TEST_CASE("256 commands run at once, more are refused", "[kernel][aether]") {
   std::vector<std::string> ids;
   for (int i = 0; i < 260; ++i) ids.push_back(box.start({.argv = {"sleep", "300"}}));
   for (std::size_t i = 256; i < 260; ++i) {
-    const outcome o = box.wait(ids[i]);
+    const outcome o = box.wait(ids[i], milliseconds(60000));
     CHECK(why(o) == failure::resources);
     CHECK(o.failed->sys_errno == EAGAIN);
   }
-  for (std::size_t i = 0; i < 256; ++i) REQUIRE(box.wait_started(ids[i], milliseconds(30000)));
+  for (std::size_t i = 0; i < 256; ++i) REQUIRE(box.wait_started(ids[i], milliseconds(60000)));
   box.send_plain(msg::kill_all);
   for (std::size_t i = 0; i < 256; ++i) {
-    CHECK(box.wait(ids[i], milliseconds(30000)).exited->flags == guest::exited_killed);
+    CHECK(box.wait(ids[i], milliseconds(60000)).exited->flags == guest::exited_killed);
   }
   CHECK(box.run({.argv = {"true"}}).ok());
 }
@@ -438,7 +441,7 @@ TEST_CASE("nothing is left open, whatever becomes of commands and datagrams", "[
   CHECK(box.processes("cmd").empty());
 }
 
-TEST_CASE("results that nobody acknowledges bound what is accepted", "[kernel][aether]") {
+TEST_CASE("results that nobody acknowledges bound what is accepted", "[aether]") {
   if (skipped()) return;
   aether_sandbox box({.root = tree::tiny});
   box.acknowledge(false);

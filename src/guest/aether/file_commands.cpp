@@ -35,21 +35,22 @@ void started_with(const child_plan& plan, long fd) {
   sys::close(plan.fds[start_status]);
 }
 
-[[noreturn]] void end(int64_t size_or_error) {
-  sys::write(2, &size_or_error, sizeof size_or_error);
-  sys::exit(size_or_error < 0 ? 1 : 0);
+/// After `started` an error can be told by the exit code only.
+[[noreturn]] void fail(long negative_errno) {
+  sys::exit(static_cast<int>(-negative_errno));
 }
 
 [[noreturn]] void end_with_size(int fd) {
   struct stat about = {};
-  const long r = sys::fstat(fd, &about);
-  end(r < 0 ? r : about.st_size);
+  if (const long r = sys::fstat(fd, &about); r < 0) fail(r);
+  sys::write(2, &about.st_size, sizeof(int64_t));
+  sys::exit(0);
 }
 
 void write_all(int fd, const char* from, size_t n) {
   while (n > 0) {
     const long done = sys::write(fd, from, n);
-    if (done < 0) end(done);
+    if (done < 0) fail(done);
     from += done;
     n -= static_cast<size_t>(done);
   }
@@ -82,7 +83,7 @@ void read_file(const child_plan& plan) {
   while (at < stop) {
     const size_t want = stop - at < sizeof buffer ? static_cast<size_t>(stop - at) : sizeof buffer;
     const long n = sys::pread(static_cast<int>(fd), buffer, want, at);
-    if (n < 0) end(n);
+    if (n < 0) fail(n);
     if (n == 0) break;
     write_all(1, buffer, static_cast<size_t>(n));
     at += static_cast<uint64_t>(n);
@@ -101,11 +102,11 @@ void write_file(const child_plan& plan) {
   }
   started_with(plan, fd);
   const auto offset = static_cast<int64_t>(plan.request.offset);
-  if (const long r = sys::call(__NR_lseek, fd, offset, 0); r < 0) end(r);
+  if (const long r = sys::call(__NR_lseek, fd, offset, 0); r < 0) fail(r);
   char buffer[chunk];
   for (;;) {
     const long n = sys::read(0, buffer, sizeof buffer);
-    if (n < 0) end(n);
+    if (n < 0) fail(n);
     if (n == 0) break;
     write_all(static_cast<int>(fd), buffer, static_cast<size_t>(n));
   }
