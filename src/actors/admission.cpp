@@ -12,43 +12,57 @@ std::uint64_t usable(const admission_policy& policy, const memory_reading& memor
 }
 
 std::uint64_t most_limits(const admission_policy& policy, const memory_reading& memory) {
-  return static_cast<std::uint64_t>(static_cast<double>(usable(policy, memory)) * policy.overcommit);
+  return static_cast<std::uint64_t>(static_cast<double>(usable(policy, memory)) *
+                                    policy.overcommit);
 }
 
-std::string mib(std::uint64_t bytes) { return std::to_string(bytes >> 20U) + " MiB"; }
+std::string mib(std::uint64_t bytes) {
+  return std::to_string(bytes >> 20U) + " MiB";
+}
 
 }  // namespace
 
-std::uint64_t first_need(std::uint64_t limit_bytes) { return std::min(limit_bytes, first_need_bytes); }
+std::uint64_t first_need(std::uint64_t limit_bytes) {
+  return std::min(limit_bytes, first_need_bytes);
+}
 
-scarce find_scarce(const admission_policy& policy, const node_load& load, std::uint64_t limit_bytes) {
+scarce find_scarce(const admission_policy& policy, const node_load& load,
+                   std::uint64_t limit_bytes) {
   if (load.slots_used >= policy.slots) return scarce::slots;
-  if (load.limits_bytes + limit_bytes > most_limits(policy, load.memory)) return scarce::memory_limits;
+  if (load.limits_bytes + limit_bytes > most_limits(policy, load.memory))
+    return scarce::memory_limits;
   const auto spoken_for = policy.reserve_bytes + load.settling_bytes + first_need(limit_bytes);
   if (load.memory.available < spoken_for) return scarce::memory;
   return scarce::nothing;
 }
 
-bool can_ever_fit(const admission_policy& policy, const memory_reading& memory, std::uint64_t limit_bytes) {
-  return limit_bytes <= most_limits(policy, memory) && first_need(limit_bytes) <= usable(policy, memory);
+bool can_ever_fit(const admission_policy& policy, const memory_reading& memory,
+                  std::uint64_t limit_bytes) {
+  return limit_bytes <= most_limits(policy, memory) &&
+         first_need(limit_bytes) <= usable(policy, memory);
 }
 
-std::string describe(scarce what, const admission_policy& policy, const node_load& load, std::uint64_t limit_bytes) {
+std::string describe(scarce what, const admission_policy& policy, const node_load& load,
+                     std::uint64_t limit_bytes) {
   switch (what) {
-    case scarce::slots: return "slots: all " + std::to_string(policy.slots) + " are taken";
+    case scarce::slots:
+      return "slots: all " + std::to_string(policy.slots) + " are taken";
     case scarce::memory:
-      return "memory: " + mib(load.memory.available) + " available, " + mib(policy.reserve_bytes) + " of it reserved";
+      return "memory: " + mib(load.memory.available) + " available, " + mib(policy.reserve_bytes) +
+             " of it reserved";
     case scarce::memory_limits:
-      return "memory limits: " + mib(load.limits_bytes) + " promised and " + mib(limit_bytes) + " asked for, " +
-             mib(most_limits(policy, load.memory)) + " allowed in all";
-    case scarce::nothing: break;
+      return "memory limits: " + mib(load.limits_bytes) + " promised and " + mib(limit_bytes) +
+             " asked for, " + mib(most_limits(policy, load.memory)) + " allowed in all";
+    case scarce::nothing:
+      break;
   }
   return "nothing";
 }
 
 bool admission_queue::push(const std::string& principal, ticket t, std::uint64_t limit_bytes) {
   if (size_ >= bound_) return false;
-  auto l = std::find_if(lines_.begin(), lines_.end(), [&](const line& x) { return x.principal == principal; });
+  auto l = std::find_if(lines_.begin(), lines_.end(),
+                        [&](const line& x) { return x.principal == principal; });
   if (l == lines_.end()) l = lines_.insert(lines_.end(), line{principal, {}});
   l->creates.push_back({t, limit_bytes});
   ++size_;
@@ -57,7 +71,8 @@ bool admission_queue::push(const std::string& principal, ticket t, std::uint64_t
 
 void admission_queue::remove(ticket t) {
   for (auto l = lines_.begin(); l != lines_.end(); ++l) {
-    const auto w = std::find_if(l->creates.begin(), l->creates.end(), [&](const waiting& x) { return x.t == t; });
+    const auto w = std::find_if(l->creates.begin(), l->creates.end(),
+                                [&](const waiting& x) { return x.t == t; });
     if (w == l->creates.end()) continue;
     l->creates.erase(w);
     --size_;
@@ -77,7 +92,8 @@ admission_queue::ticket admission_queue::take(std::size_t turn) {
   return t;
 }
 
-std::optional<admission_queue::ticket> admission_queue::pop(const std::function<bool(std::uint64_t)>& fits) {
+std::optional<admission_queue::ticket> admission_queue::pop(
+    const std::function<bool(std::uint64_t)>& fits) {
   for (std::size_t turn = 0; turn < lines_.size(); ++turn) {
     const auto& head = lines_[turn].creates.front();
     if (fits(head.limit_bytes)) {

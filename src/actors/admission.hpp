@@ -1,7 +1,7 @@
-// Who may start now. Admission is by need, not by limit: a new sandbox needs what small sandboxes use at first,
-// and must find that much memory beyond a reserve that is never given away; the limits of all may add up to
-// `overcommit` times what there is. Creates that do not fit wait, fair between principals.
-// Pure; the edge owns one of each and calls them on its own thread.
+// Who may start now. Admission is by need, not by limit: a new sandbox needs what small sandboxes
+// use at first, and must find that much memory beyond a reserve that is never given away; the
+// limits of all may add up to `overcommit` times what there is. Creates that do not fit wait, fair
+// between principals. Pure; the edge owns one of each and calls them on its own thread.
 #pragma once
 
 #include <chrono>
@@ -17,9 +17,11 @@
 
 namespace dsec::actors {
 
-/// What a sandbox is expected to use in its first seconds, bytes: a shell and a small tool. Its limit when less.
+/// What a sandbox is expected to use in its first seconds, bytes: a shell and a small tool. Its
+/// limit when less.
 inline constexpr std::uint64_t first_need_bytes = 16ULL << 20U;
-/// A sandbox counts with its first need for so long after it was admitted; then measurement has caught up.
+/// A sandbox counts with its first need for so long after it was admitted; then measurement has
+/// caught up.
 inline constexpr std::chrono::seconds settling_time{2};
 
 struct admission_policy {
@@ -31,26 +33,30 @@ struct admission_policy {
 struct node_load {
   memory_reading memory;
   std::uint32_t slots_used = 0;
-  std::uint64_t limits_bytes = 0;   // sum over live sandboxes
-  std::uint64_t settling_bytes = 0; // first needs of those admitted less than settling_time ago
+  std::uint64_t limits_bytes = 0;    // sum over live sandboxes
+  std::uint64_t settling_bytes = 0;  // first needs of those admitted less than settling_time ago
 };
 
 enum class scarce { nothing, slots, memory, memory_limits };
 
 /// What stands in the way of one more sandbox with this memory limit.
-scarce find_scarce(const admission_policy& policy, const node_load& load, std::uint64_t limit_bytes);
+scarce find_scarce(const admission_policy& policy, const node_load& load,
+                   std::uint64_t limit_bytes);
 
 /// Whether a sandbox with this limit could start on an empty node.
-bool can_ever_fit(const admission_policy& policy, const memory_reading& memory, std::uint64_t limit_bytes);
+bool can_ever_fit(const admission_policy& policy, const memory_reading& memory,
+                  std::uint64_t limit_bytes);
 
 /// A sentence naming the resource and its numbers.
-std::string describe(scarce what, const admission_policy& policy, const node_load& load, std::uint64_t limit_bytes);
+std::string describe(scarce what, const admission_policy& policy, const node_load& load,
+                     std::uint64_t limit_bytes);
 
 /// First need of a sandbox.
 std::uint64_t first_need(std::uint64_t limit_bytes);
 
-/// Waiting creates. Principals take turns; within one, first come, first served. A create that does not fit keeps
-/// its turn, and lets others pass at most `max_passes` times: then it is next, whatever it needs.
+/// Waiting creates. Principals take turns; within one, first come, first served. A create that does
+/// not fit keeps its turn, and lets others pass at most `max_passes` times: then it is next,
+/// whatever it needs.
 class admission_queue {
  public:
   using ticket = std::uint64_t;

@@ -1,6 +1,7 @@
-// One outstanding delayed message per actor instead of one per deadline. CAF cannot cancel a delayed message and
-// every one of them wakes its clock thread; deadlines are nearly always met, so an actor arms only for the earliest
-// one it has, and looks again when that rings. Belongs to one actor's state.
+// One outstanding delayed message per actor instead of one per deadline. CAF cannot cancel a
+// delayed message and every one of them wakes its clock thread; deadlines are nearly always met, so
+// an actor arms only for the earliest one it has, and looks again when that rings. Belongs to one
+// actor's state.
 #pragma once
 
 #include <chrono>
@@ -20,7 +21,8 @@ class alarm {
     armed_ = at;
     const auto now = self->clock().now();
     // Up to the next whole millisecond, so that what was due at `at` is due when it rings.
-    const auto delay = std::chrono::ceil<std::chrono::milliseconds>(at > now ? at - now : time_point::duration(0));
+    const auto delay =
+        std::chrono::ceil<std::chrono::milliseconds>(at > now ? at - now : time_point::duration(0));
     self->delayed_send(self, delay, alarm_rang{++generation_});
   }
 

@@ -7,7 +7,9 @@
 namespace dsec::actors {
 namespace {
 
-std::uint64_t hash_of(const std::string& id) { return std::hash<std::string_view>{}(id); }
+std::uint64_t hash_of(const std::string& id) {
+  return std::hash<std::string_view>{}(id);
+}
 
 std::vector<std::string> shown(const std::vector<std::string>& argv) {
   std::vector<std::string> out;
@@ -31,7 +33,9 @@ const command* command_table::find(const std::string& id) const {
   return it == kept_.end() ? nullptr : &it->second;
 }
 
-bool command_table::used_up(const std::string& id) const { return used_up_.contains(hash_of(id)); }
+bool command_table::used_up(const std::string& id) const {
+  return used_up_.contains(hash_of(id));
+}
 
 base::result<void> command_table::add(const backends::exec_spec& spec) {
   if (kept_.size() + used_up_.size() >= max_ids) {
@@ -49,9 +53,16 @@ base::result<void> command_table::add(const backends::exec_spec& spec) {
 }
 
 void command_table::withdraw(const std::string& id) {
-  if (kept_.erase(id) == 0) return;
-  --live_;
-  if (!order_.empty() && order_.back() == id) order_.pop_back();
+  const auto it = kept_.find(id);
+  if (it == kept_.end()) return;
+  if (it->second.over()) {
+    kept_bytes_ -= it->second.kept_bytes();
+    std::erase(over_, id);
+  } else {
+    --live_;
+  }
+  kept_.erase(it);
+  std::erase(order_, id);
 }
 
 command* command_table::live_command(const std::string& id) {

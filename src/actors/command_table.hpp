@@ -1,7 +1,7 @@
 // The commands of one sandbox: which ids were ever used, which run, how the others ended.
-// Owned by the sandbox's ledger; only its actor touches it. A known id is never started again: results of the
-// last max_results ended commands (a few more between two evictions) are kept, of older ones only that the id is
-// used up.
+// Owned by the sandbox's ledger; only its actor touches it. A known id is never started again:
+// results of the last max_results ended commands (a few more between two evictions) are kept, of
+// older ones only that the id is used up.
 #pragma once
 
 #include <atomic>
@@ -22,12 +22,12 @@ struct command {
   enum class state : std::uint8_t {
     starting,  // handed to the backend
     running,
-    ended,     // `exit` is valid
-    refused,   // never ran; `why` is valid
+    ended,    // `exit` is valid
+    refused,  // never ran; `why` is valid
   };
 
   std::string id;
-  std::vector<std::string> argv;    // for display, cut at max_shown_argv bytes
+  std::vector<std::string> argv;  // for display, cut at max_shown_argv bytes
   std::uint64_t output_cap = 0;
   state now = state::starting;
   std::chrono::system_clock::time_point started;
@@ -41,9 +41,10 @@ struct command {
 class command_table {
  public:
   static constexpr std::size_t max_results = 4096;
-  static constexpr std::size_t evict_batch = 256;               // results over the bound before evict() acts
-  static constexpr std::uint64_t max_kept_bytes = 1ULL << 30U;  // of spooled output of ended commands
-  static constexpr std::size_t max_ids = 1'000'000;             // in a sandbox's life
+  static constexpr std::size_t evict_batch = 256;  // results over the bound before evict() acts
+  static constexpr std::uint64_t max_kept_bytes = 1ULL
+                                                  << 30U;  // of spooled output of ended commands
+  static constexpr std::size_t max_ids = 1'000'000;        // in a sandbox's life
   static constexpr std::size_t max_shown_argv = 4096;
 
   /// nullptr when unknown, or no longer kept.
@@ -53,7 +54,7 @@ class command_table {
 
   /// errc::capacity when the sandbox has used up its ids. The id must be new.
   base::result<void> add(const backends::exec_spec& spec);
-  /// The backend did not take it: as if it had never been added.
+  /// The backend did not take it, or could not start it now: as if it had never been added.
   void withdraw(const std::string& id);
 
   /// Fates, as the backend reports them; unknown ids and repetitions are ignored (false).
@@ -75,9 +76,9 @@ class command_table {
   void close(command& c, command::state how);
 
   std::unordered_map<std::string, command> kept_;
-  std::deque<std::string> order_;                 // ids in order of starting; may name evicted ones
-  std::deque<std::string> over_;                  // in order of ending
-  std::unordered_set<std::uint64_t> used_up_;     // 64-bit hashes of evicted ids
+  std::deque<std::string> order_;              // ids in order of starting; may name evicted ones
+  std::deque<std::string> over_;               // in order of ending
+  std::unordered_set<std::uint64_t> used_up_;  // 64-bit hashes of evicted ids
   std::uint64_t kept_bytes_ = 0;
   std::uint32_t live_ = 0;
 };

@@ -30,17 +30,20 @@ base::result<std::uint32_t> chosen(std::uint32_t value, std::uint32_t fallback, 
   if (value == 0) return fallback;
   if (value < least) {
     return fail(errc::invalid_argument, std::string(field) + " must be 0 (default) or at least " +
-                                            std::to_string(least) + ", not " + std::to_string(value));
+                                            std::to_string(least) + ", not " +
+                                            std::to_string(value));
   }
   return value;
 }
 
 base::result<void> read_images(proto::CreateSandbox::Reader request, create_request& out) {
   DSEC_TRY(out.images.base, text(request.getImage(), "image", 256));
-  if (out.images.base.empty()) return fail(errc::invalid_argument, "image is missing; name a base image as NAME:TAG");
+  if (out.images.base.empty())
+    return fail(errc::invalid_argument, "image is missing; name a base image as NAME:TAG");
   DSEC_TRY(out.images.workspace, text(request.getWorkspace(), "workspace", 256));
   if (request.getToolkits().size() > proto::max_toolkits) {
-    return fail(errc::invalid_argument, "more than " + std::to_string(proto::max_toolkits) + " toolkits");
+    return fail(errc::invalid_argument,
+                "more than " + std::to_string(proto::max_toolkits) + " toolkits");
   }
   for (const auto toolkit : request.getToolkits()) {
     DSEC_TRY(auto reference, text(toolkit, "toolkits", 256));
@@ -53,10 +56,12 @@ base::result<void> read_images(proto::CreateSandbox::Reader request, create_requ
   return {};
 }
 
-base::result<void> read_limits(proto::CreateSandbox::Reader request, const base::sandbox_config& defaults,
-                               backends::limits& out) {
-  DSEC_TRY(out.cpu_millis, chosen(request.getCpuMillis(), defaults.cpu_millis, min_cpu_millis, "cpu_millis"));
-  DSEC_TRY(const auto mb, chosen(request.getMemoryMb(), defaults.memory_mb, min_memory_mb, "memory_mb"));
+base::result<void> read_limits(proto::CreateSandbox::Reader request,
+                               const base::sandbox_config& defaults, backends::limits& out) {
+  DSEC_TRY(out.cpu_millis,
+           chosen(request.getCpuMillis(), defaults.cpu_millis, min_cpu_millis, "cpu_millis"));
+  DSEC_TRY(const auto mb,
+           chosen(request.getMemoryMb(), defaults.memory_mb, min_memory_mb, "memory_mb"));
   out.memory_bytes = std::uint64_t{mb} << 20U;
   DSEC_TRY(out.pids, chosen(request.getPidsLimit(), defaults.pids, min_pids, "pids_limit"));
   out.nofile = defaults.nofile;
@@ -93,7 +98,8 @@ base::result<void> read_labels(proto::CreateSandbox::Reader request, sandbox_spe
     out.labels.emplace_back(std::move(name), std::move(value));
   }
   if (bytes > max_label_bytes) {
-    return fail(errc::invalid_argument, "labels are longer than " + std::to_string(max_label_bytes) + " bytes");
+    return fail(errc::invalid_argument,
+                "labels are longer than " + std::to_string(max_label_bytes) + " bytes");
   }
   return {};
 }
@@ -105,18 +111,20 @@ base::result<void> read_identity(proto::CreateSandbox::Reader request, sandbox_s
   DSEC_TRY(out.hostname, text(request.getHostname(), "hostname", base::max_id_length));
   if (!out.hostname.empty() && !base::is_valid_id(out.hostname)) {
     return fail(errc::invalid_argument,
-                "hostname '" + out.hostname + "' must be of lower-case letters, digits and '-', at most 63");
+                "hostname '" + out.hostname +
+                    "' must be of lower-case letters, digits and '-', at most 63");
   }
   return {};
 }
 
-// Two encodings of one message (far pointers, padding) have one canonical form, so a client that builds its
-// message anew for a retry is not told that it asked for something else.
+// Two encodings of one message (far pointers, padding) have one canonical form, so a client that
+// builds its message anew for a retry is not told that it asked for something else.
 base::result<std::string> canonical_hash(proto::CreateSandbox::Reader request) {
   const auto words = capnp::canonicalize(request);
   std::array<unsigned char, 32> digest{};
   unsigned size = 0;
-  if (EVP_Digest(words.asBytes().begin(), words.asBytes().size(), digest.data(), &size, EVP_sha256(), nullptr) != 1) {
+  if (EVP_Digest(words.asBytes().begin(), words.asBytes().size(), digest.data(), &size,
+                 EVP_sha256(), nullptr) != 1) {
     return fail(errc::internal, "SHA-256 failed");
   }
   static constexpr std::string_view hex = "0123456789abcdef";
@@ -130,13 +138,15 @@ base::result<std::string> canonical_hash(proto::CreateSandbox::Reader request) {
 
 }  // namespace
 
-base::result<create_request> parse_create(proto::CreateSandbox::Reader request, const base::sandbox_config& defaults,
+base::result<create_request> parse_create(proto::CreateSandbox::Reader request,
+                                          const base::sandbox_config& defaults,
                                           const std::string& backend) {
   create_request out;
   DSEC_TRY(out.spec.backend, text(request.getBackend(), "backend", 64));
   if (out.spec.backend.empty()) out.spec.backend = backend;
   if (out.spec.backend != backend) {
-    return fail(errc::unsupported, "backend '" + out.spec.backend + "' is not available here; there is '" + backend + "'");
+    return fail(errc::unsupported, "backend '" + out.spec.backend +
+                                       "' is not available here; there is '" + backend + "'");
   }
   DSEC_CHECK(read_images(request, out));
   DSEC_CHECK(read_limits(request, defaults, out.spec.limits));

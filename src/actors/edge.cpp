@@ -1,8 +1,7 @@
 #include "actors/edge.hpp"
 
-#include <caf/send.hpp>
-
 #include <algorithm>
+#include <caf/send.hpp>
 #include <chrono>
 #include <utility>
 
@@ -28,7 +27,8 @@ void end_without_actor(ledger& book) {
   }
   if (!book.instance) return;
   if (auto ok = book.instance->stop(); !ok) {
-    base::log::error("sandbox_stop_incomplete", {{"sandbox", book.record.id}, {"why", ok.error().to_string()}});
+    base::log::error("sandbox_stop_incomplete",
+                     {{"sandbox", book.record.id}, {"why", ok.error().to_string()}});
   }
 }
 
@@ -78,9 +78,10 @@ void edge_state::start_reaper() {
     const auto ended = std::chrono::system_clock::time_point(
         std::chrono::milliseconds(e.book->status.record()->ended_unix_ms));
     const auto kept_until = ended + std::chrono::seconds(env->config.node.retention_seconds);
-    caf::anon_send(watcher,
-                   retain_sandbox{id, std::max(std::chrono::ceil<std::chrono::milliseconds>(kept_until - wall),
-                                               std::chrono::milliseconds(0))});
+    caf::anon_send(
+        watcher,
+        retain_sandbox{id, std::max(std::chrono::ceil<std::chrono::milliseconds>(kept_until - wall),
+                                    std::chrono::milliseconds(0))});
   }
 }
 
@@ -89,13 +90,21 @@ caf::result<reply> edge_state::on_call(const call& c) {
   const auto readable = c.request.read([&](proto::Request::Reader request) {
     const auto body = request.getBody();
     switch (body.which()) {
-      case proto::Request::Body::PING: out = reply(pong_reply(c.id)); break;
+      case proto::Request::Body::PING:
+        out = reply(pong_reply(c.id));
+        break;
       case proto::Request::Body::CREATE_SANDBOX:
         out = on_create(c, body.getCreateSandbox(), request.getIdempotencyKey());
         break;
-      case proto::Request::Body::LIST_SANDBOXES: out = list_sandboxes(c); break;
-      case proto::Request::Body::LIST_IMAGES: out = list_images(c); break;
-      default: out = reply(error_reply(c.id, {errc::unsupported, "an edge does not know this request", 0}));
+      case proto::Request::Body::LIST_SANDBOXES:
+        out = list_sandboxes(c);
+        break;
+      case proto::Request::Body::LIST_IMAGES:
+        out = list_images(c);
+        break;
+      default:
+        out =
+            reply(error_reply(c.id, {errc::unsupported, "an edge does not know this request", 0}));
     }
   });
   if (!out) return reply(error_reply(c.id, readable ? base::error{} : readable.error()));
@@ -105,11 +114,14 @@ caf::result<reply> edge_state::on_call(const call& c) {
 found_sandbox edge_state::on_find(const find_sandbox& m) {
   const auto it = table->sandboxes.find(m.id);
   // Somebody else's sandbox and none at all look the same.
-  if (it == table->sandboxes.end() || it->second.book->status.record()->owner != m.from->principal) {
+  if (it == table->sandboxes.end() ||
+      it->second.book->status.record()->owner != m.from->principal) {
     return {{}, {errc::not_found, "there is no sandbox '" + m.id + "'", 0}};
   }
   if (it->second.given_up) {
-    return {{}, {errc::sandbox_failed, "sandbox '" + m.id + "' has failed (backend): its actor crashed repeatedly", 0}};
+    return {{},
+            {errc::sandbox_failed,
+             "sandbox '" + m.id + "' has failed (backend): its actor crashed repeatedly", 0}};
   }
   return {actor_of(it->second), {}};
 }
@@ -129,18 +141,21 @@ caf::result<reply> edge_state::list_sandboxes(const call& c) {
   }
   waiter w{self->make_response_promise<reply>(), c.id, c.deadline};
   auto promise = w.promise;
-  desk.hand_out(edge_self{self}, *env->copy_pool, std::move(w), [mine = std::move(mine), id = c.id] {
-    std::vector<sandbox_view> views;
-    for (const auto& book : mine) views.push_back({book->status.record(), book->status.commands()});
-    // Living ones first, then the newest: what does not fit in a message is old and dead.
-    std::sort(views.begin(), views.end(), [](const sandbox_view& a, const sandbox_view& b) {
-      const auto rank = [](const sandbox_view& v) {
-        return std::pair(v.record->ended_unix_ms != 0, -static_cast<std::int64_t>(v.record->created_unix_ms));
-      };
-      return rank(a) < rank(b);
-    });
-    return sandboxes_reply(id, views);
-  });
+  desk.hand_out(
+      edge_self{self}, *env->copy_pool, std::move(w), [mine = std::move(mine), id = c.id] {
+        std::vector<sandbox_view> views;
+        for (const auto& book : mine)
+          views.push_back({book->status.record(), book->status.commands()});
+        // Living ones first, then the newest: what does not fit in a message is old and dead.
+        std::sort(views.begin(), views.end(), [](const sandbox_view& a, const sandbox_view& b) {
+          const auto rank = [](const sandbox_view& v) {
+            return std::pair(v.record->ended_unix_ms != 0,
+                             -static_cast<std::int64_t>(v.record->created_unix_ms));
+          };
+          return rank(a) < rank(b);
+        });
+        return sandboxes_reply(id, views);
+      });
   return promise;
 }
 
@@ -167,7 +182,8 @@ void edge_state::on_released(const sandbox_released& m) {
     std::erase_if(table->keys, [&](const auto& k) { return k.second.sandbox_id == m.id; });
   }
   table->ended.push_back(m.id);
-  caf::anon_send(watcher, retain_sandbox{m.id, std::chrono::seconds(env->config.node.retention_seconds)});
+  caf::anon_send(watcher,
+                 retain_sandbox{m.id, std::chrono::seconds(env->config.node.retention_seconds)});
   keep_ended_bounded();
   answer_stoppers();
   pump();
@@ -192,7 +208,8 @@ void edge_state::on_due(const sandbox_due& m) {
     case sandbox_due::what::absolute_ttl: {
       const auto ttl = e.book->status.record()->spec.absolute_ttl_seconds;
       if (e.actor) {
-        caf::anon_send(e.actor, end_sandbox{base::cause::ttl, "its time of " + std::to_string(ttl) + " s is over"});
+        caf::anon_send(e.actor, end_sandbox{base::cause::ttl,
+                                            "its time of " + std::to_string(ttl) + " s is over"});
       }
       break;
     }
@@ -223,11 +240,12 @@ void edge_state::remove_files(const std::string& id) {
   auto job = [directory = base::paths(env->config.state).sandboxes(), id] {
     const auto sandboxes = sys::open_directory(directory);
     if (!sandboxes) return;  // no sandbox ever had files here
-    if (auto ok = sys::remove_tree_at(sandboxes->get(), id); !ok && ok.error().code != errc::not_found) {
+    if (auto ok = sys::remove_tree_at(sandboxes->get(), id);
+        !ok && ok.error().code != errc::not_found) {
       base::log::warn("sandbox_files_kept", {{"sandbox", id}, {"why", ok.error().to_string()}});
     }
   };
-  if (auto ok = env->copy_pool->submit(std::move(job)); !ok) {
+  if (auto ok = env->background_pool->submit(std::move(job)); !ok) {
     base::log::warn("sandbox_files_kept", {{"sandbox", id}, {"why", ok.error().message}});
   }
 }
@@ -254,8 +272,8 @@ void edge_state::restart_or_give_up(const std::string& id, edge_entry& e) {
   actor_of(e);
 }
 
-/// The last resort: no actor is left to do it well, so its instance is ended from here. The dead actor touches the
-/// ledger no more.
+/// The last resort: no actor is left to do it well, so its instance is ended from here. The dead
+/// actor touches the ledger no more.
 void edge_state::give_up(const std::string& id, edge_entry& e) {
   e.given_up = true;
   auto& record = e.book->record;
@@ -264,7 +282,8 @@ void edge_state::give_up(const std::string& id, edge_entry& e) {
     if (record.cause == base::cause::none) record.cause = base::cause::backend;
     record.detail = "its actor crashed repeatedly";
     record.ended_unix_ms = static_cast<std::uint64_t>(
-        std::chrono::duration_cast<std::chrono::milliseconds>(env->wall().time_since_epoch()).count());
+        std::chrono::duration_cast<std::chrono::milliseconds>(env->wall().time_since_epoch())
+            .count());
     auto snapshot = std::make_shared<const sandbox_record>(record);
     env->writer->save(snapshot);
     e.book->status.publish(std::move(snapshot));
@@ -292,7 +311,8 @@ caf::result<everything_stopped> edge_state::on_stop_everything() {
     fail_create(creates.begin()->first, {errc::unavailable, "dsecd is stopping; try again", 0});
   }
   for (auto& [id, e] : table->sandboxes) {
-    if (e.live && e.actor) caf::anon_send(e.actor, end_sandbox{base::cause::killed, "dsecd is stopping"});
+    if (e.live && e.actor)
+      caf::anon_send(e.actor, end_sandbox{base::cause::killed, "dsecd is stopping"});
   }
   stoppers.push_back(self->make_response_promise<everything_stopped>());
   auto promise = stoppers.back();
@@ -308,7 +328,7 @@ void edge_state::answer_stoppers() {
 void edge_state::on_refill() {
   refill_armed = false;
   // A busy pool is no reason to worry: starts make what they need themselves.
-  static_cast<void>(env->copy_pool->submit([env = env] { env->backend->refill(); }));
+  static_cast<void>(env->background_pool->submit([env = env] { env->backend->refill(); }));
 }
 
 void edge_state::tell_children_to_exit() {

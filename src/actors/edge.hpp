@@ -1,13 +1,13 @@
-// Root actor of the worker: admits creates, owns the table of sandboxes, starts and restarts their actors, forgets
-// ended ones. Runs pooled; images and memory are looked up on the copy pool. When it dies the root starts another
-// over the same table: sandboxes and their actors go on, creates that were still waiting are answered unavailable.
+// Root actor of the worker: admits creates, owns the table of sandboxes, starts and restarts their
+// actors, forgets ended ones. Runs pooled; images and memory are looked up on the copy pool. When
+// it dies the root starts another over the same table: sandboxes and their actors go on, creates
+// that were still waiting are answered unavailable.
 //
 // edge.cpp         interface, finding and listing, supervision, retention
 // edge_create.cpp  from a create request to a sandbox actor
 #pragma once
 
 #include <caf/typed_event_based_actor.hpp>
-
 #include <deque>
 #include <map>
 #include <memory>
@@ -63,9 +63,9 @@ struct edge_state {
   struct pending_create {
     std::string principal;
     std::string key;
-    create_request wanted;                // until the images are known
-    std::optional<sandbox_spec> spec;     // then it waits for admission
-    std::vector<create_waiter> waiters;   // the first, and those with the same key
+    create_request wanted;               // until the images are known
+    std::optional<sandbox_spec> spec;    // then it waits for admission
+    std::vector<create_waiter> waiters;  // the first, and those with the same key
   };
 
   edge_self::pointer self;
@@ -74,14 +74,14 @@ struct edge_state {
   reaper_actor watcher;
   std::unordered_map<caf::actor_id, std::string> sandbox_of;  // by the actor's id
 
-  std::map<std::uint64_t, pending_create> creates;            // by token
+  std::map<std::uint64_t, pending_create> creates;  // by token
   std::map<edge_table::key, std::uint64_t> waiting_keys;
   admission_queue queue{max_waiting};
   std::uint64_t last_token = 0;
   std::uint32_t live = 0;
   std::uint64_t limits_bytes = 0;
   std::uint64_t settling_bytes = 0;
-  std::deque<std::string> settling;                           // in order of admission
+  std::deque<std::string> settling;  // in order of admission
   std::optional<memory_reading> memory;
   time_point memory_at;
   bool reading_memory = false;
@@ -126,7 +126,8 @@ struct edge_state {
 
   caf::result<reply> on_create(const call& c, proto::CreateSandbox::Reader request,
                                const std::string& key);
-  std::optional<caf::result<reply>> known_key(const call& c, const edge_table::key& key, const std::string& hash);
+  std::optional<caf::result<reply>> known_key(const call& c, const edge_table::key& key,
+                                              const std::string& hash);
   caf::result<reply> begin_create(const call& c, const std::string& key, create_request wanted);
   void read_memory();
   void take_reading(const base::result<memory_reading>& reading);

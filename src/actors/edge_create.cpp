@@ -1,9 +1,8 @@
-// A create's way to its sandbox actor: parse, idempotency key, images (copy pool), admission (now, or in the queue
-// until its deadline), record and actor. Until it is admitted a create exists here only: nothing is on disk or on
-// the host that would have to be undone.
-#include <caf/send.hpp>
-
+// A create's way to its sandbox actor: parse, idempotency key, images (copy pool), admission (now,
+// or in the queue until its deadline), record and actor. Until it is admitted a create exists here
+// only: nothing is on disk or on the host that would have to be undone.
 #include <algorithm>
+#include <caf/send.hpp>
 #include <chrono>
 #include <utility>
 
@@ -20,25 +19,31 @@ using base::errc;
 constexpr std::size_t max_key = 256;
 
 base::error key_conflict(const std::string& key) {
-  return {errc::conflict, "idempotency key '" + key + "' was used for another create; choose a new one", 0};
+  return {errc::conflict,
+          "idempotency key '" + key + "' was used for another create; choose a new one", 0};
 }
 
 }  // namespace
 
-caf::result<reply> edge_state::on_create(const call& c, proto::CreateSandbox::Reader request, const std::string& key) {
-  if (env->health->draining()) return reply(error_reply(c.id, {errc::unavailable, "dsecd is stopping; try again", 0}));
+caf::result<reply> edge_state::on_create(const call& c, proto::CreateSandbox::Reader request,
+                                         const std::string& key) {
+  if (env->health->draining())
+    return reply(error_reply(c.id, {errc::unavailable, "dsecd is stopping; try again", 0}));
   if (key.size() > max_key) {
-    return reply(error_reply(c.id, {errc::invalid_argument, "idempotency key is longer than 256 bytes", 0}));
+    return reply(
+        error_reply(c.id, {errc::invalid_argument, "idempotency key is longer than 256 bytes", 0}));
   }
   auto wanted = parse_create(request, env->config.sandbox, env->backend->name());
   if (!wanted) return reply(error_reply(c.id, wanted.error()));
   if (!key.empty()) {
-    if (auto known = known_key(c, {c.from->principal, key}, wanted->body_hash)) return std::move(*known);
+    if (auto known = known_key(c, {c.from->principal, key}, wanted->body_hash))
+      return std::move(*known);
   }
   return begin_create(c, key, std::move(*wanted));
 }
 
-/// What a create with a key that was used before gets: conflict, the sandbox, or a place among those who wait.
+/// What a create with a key that was used before gets: conflict, the sandbox, or a place among
+/// those who wait.
 std::optional<caf::result<reply>> edge_state::known_key(const call& c, const edge_table::key& key,
                                                         const std::string& hash) {
   if (const auto used = table->keys.find(key); used != table->keys.end()) {
@@ -56,14 +61,16 @@ std::optional<caf::result<reply>> edge_state::known_key(const call& c, const edg
   return p.waiters.back().who.promise;
 }
 
-caf::result<reply> edge_state::begin_create(const call& c, const std::string& key, create_request wanted) {
+caf::result<reply> edge_state::begin_create(const call& c, const std::string& key,
+                                            create_request wanted) {
   const auto token = ++last_token;
   const bool look = !memory || now() - memory_at >= memory_stale_after;
-  auto submitted = env->copy_pool->submit([me = edge_self{self}, env = env, token, refs = wanted.images, look] {
-    images_resolved m{token, env->images->resolve(refs), {}};
-    if (look) m.memory = env->memory();
-    caf::anon_send(me, std::move(m));
-  });
+  auto submitted =
+      env->copy_pool->submit([me = edge_self{self}, env = env, token, refs = wanted.images, look] {
+        images_resolved m{token, env->images->resolve(refs), {}};
+        if (look) m.memory = env->memory();
+        caf::anon_send(me, std::move(m));
+      });
   if (!submitted) return reply(error_reply(c.id, submitted.error()));
   pending_create p{c.from->principal, key, std::move(wanted), {}, {}};
   p.waiters.push_back({{self->make_response_promise<reply>(), c.id, c.deadline}, c});
@@ -90,15 +97,21 @@ void edge_state::on_resolved(const images_resolved& m) {
   if (it == creates.end()) return;  // everybody who wanted it gave up
   auto& p = it->second;
   if (!m.images) return fail_create(m.token, m.images.error());
-  if (!memory) return fail_create(m.token, {errc::unavailable, "this node cannot read how much memory it has", 0});
+  if (!memory)
+    return fail_create(m.token,
+                       {errc::unavailable, "this node cannot read how much memory it has", 0});
   p.spec = complete(p.wanted, *m.images);
   const auto limit = p.spec->limits.memory_bytes;
   if (!can_ever_fit(policy(), *memory, limit)) {
-    return fail_create(m.token, {errc::capacity, "no node of this size can take it: " +
-                                                     describe(scarce::memory_limits, policy(), {*memory}, limit), 0});
+    return fail_create(m.token, {errc::capacity,
+                                 "no node of this size can take it: " +
+                                     describe(scarce::memory_limits, policy(), {*memory}, limit),
+                                 0});
   }
   if (!queue.push(p.principal, m.token, limit)) {
-    return fail_create(m.token, {errc::capacity, "create queue: " + std::to_string(max_waiting) + " already wait", 0});
+    return fail_create(
+        m.token,
+        {errc::capacity, "create queue: " + std::to_string(max_waiting) + " already wait", 0});
   }
   pump();
 }
@@ -120,10 +133,13 @@ node_load edge_state::load() {
   return {*memory, live, limits_bytes, settling_bytes};
 }
 
-/// Admits whatever fits now. What does not is tried again when a sandbox ends, and after memory_retry.
+/// Admits whatever fits now. What does not is tried again when a sandbox ends, and after
+/// memory_retry.
 void edge_state::pump() {
   if (queue.empty() || !memory) return;
-  const auto fits = [&](std::uint64_t limit) { return find_scarce(policy(), load(), limit) == scarce::nothing; };
+  const auto fits = [&](std::uint64_t limit) {
+    return find_scarce(policy(), load(), limit) == scarce::nothing;
+  };
   while (const auto token = queue.pop(fits)) admit(*token);
   if (!queue.empty()) deadlines.want(self, now() + memory_retry);
 }
@@ -150,11 +166,13 @@ void edge_state::admit(std::uint64_t token) {
   record.key = p.key;
   record.body_hash = p.wanted.body_hash;
   record.created_unix_ms = static_cast<std::uint64_t>(
-      std::chrono::duration_cast<std::chrono::milliseconds>(env->wall().time_since_epoch()).count());
+      std::chrono::duration_cast<std::chrono::milliseconds>(env->wall().time_since_epoch())
+          .count());
   const auto id = record.id;
   if (!p.key.empty()) {
     waiting_keys.erase({p.principal, p.key});
-    table->keys.insert_or_assign(edge_table::key{p.principal, p.key}, used_key{id, p.wanted.body_hash});
+    table->keys.insert_or_assign(edge_table::key{p.principal, p.key},
+                                 used_key{id, p.wanted.body_hash});
   }
   edge_entry e;
   e.book = std::make_shared<ledger>(std::move(record));
@@ -183,8 +201,10 @@ base::error edge_state::why_late(const pending_create& p) {
   if (!p.spec || !memory) return {errc::deadline_exceeded, "images were not looked up in time", 0};
   const auto limit = p.spec->limits.memory_bytes;
   const auto what = find_scarce(policy(), load(), limit);
-  if (what == scarce::nothing) return {errc::capacity, "others were before it in the create queue", 0};
-  return {errc::capacity, "not admitted in time for want of " + describe(what, policy(), load(), limit), 0};
+  if (what == scarce::nothing)
+    return {errc::capacity, "others were before it in the create queue", 0};
+  return {errc::capacity,
+          "not admitted in time for want of " + describe(what, policy(), load(), limit), 0};
 }
 
 void edge_state::expire_creates() {

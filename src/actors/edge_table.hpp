@@ -1,5 +1,6 @@
-// The sandboxes of this worker, and which idempotency key made which. Outlives the edge actor: the root owns it and
-// hands it to the next edge when one dies, so that no live instance is lost with an actor. Only the edge touches it.
+// The sandboxes of this worker, and which idempotency key made which. Outlives the edge actor: the
+// root owns it and hands it to the next edge when one dies, so that no live instance is lost with
+// an actor. Only the edge touches it.
 #pragma once
 
 #include <chrono>
@@ -19,10 +20,10 @@ namespace dsec::actors {
 
 struct edge_entry {
   ledger_ptr book;
-  sandbox_actor actor;               // empty: nobody has asked yet for one of an earlier process
+  sandbox_actor actor;  // empty: nobody has asked yet for one of an earlier process
   restart_budget restarts;
-  bool live = true;                  // holds a slot and memory: admitted, and not yet released
-  bool given_up = false;             // its actor crashed too often
+  bool live = true;       // holds a slot and memory: admitted, and not yet released
+  bool given_up = false;  // its actor crashed too often
   time_point admitted;
   std::uint64_t settling_bytes = 0;  // counted in admission until its own use shows
 };
@@ -38,11 +39,11 @@ struct edge_table {
 
   std::map<std::string, edge_entry, std::less<>> sandboxes;
   std::map<key, used_key> keys;
-  std::deque<std::string> ended;     // in order of ending; may name forgotten ones
+  std::deque<std::string> ended;  // in order of ending; may name forgotten ones
 };
 
-/// The table as a new process finds it. Sandboxes that lived in an earlier one and were not re-adopted are written
-/// down as failed(lost), or stopped if they were being stopped.
+/// The table as a new process finds it. Sandboxes that lived in an earlier one and were not
+/// re-adopted are written down as failed(lost), or stopped if they were being stopped.
 std::shared_ptr<edge_table> make_edge_table(std::vector<sandbox_record> records, const worker& env);
 
 }  // namespace dsec::actors

@@ -12,10 +12,12 @@ namespace {
 using base::errc;
 using base::fail;
 
-constexpr const char* default_path = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+constexpr const char* default_path =
+    "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 constexpr std::uint64_t least_output_cap = 4096;
 constexpr std::uint64_t most_output_cap = 1ULL << 30U;
-// One argument, as execve(2) bounds it; arguments that together are too long are the kernel's to refuse.
+// One argument, as execve(2) bounds it; arguments that together are too long are the kernel's to
+// refuse.
 constexpr std::size_t max_argument = 128 * 1024 - 1;
 
 bool is_root(std::string_view user) {
@@ -41,7 +43,8 @@ base::result<void> read_program(proto::Exec::Reader request, backends::exec_spec
     return {};
   }
   if (request.getArgv().size() > proto::max_argv) {
-    return fail(errc::invalid_argument, "argv has more than " + std::to_string(proto::max_argv) + " elements");
+    return fail(errc::invalid_argument,
+                "argv has more than " + std::to_string(proto::max_argv) + " elements");
   }
   for (const auto argument : request.getArgv()) {
     DSEC_TRY(auto value, text(argument, "argv", max_argument));
@@ -58,15 +61,16 @@ base::result<std::string> user_of(capnp::Text::Reader asked, const sandbox_spec&
 
 base::result<std::string> data_of(capnp::Data::Reader data, std::string_view field) {
   if (data.size() > proto::max_data_bytes) {
-    return fail(errc::too_large, std::string(field) + " of " + std::to_string(data.size()) + " bytes is over the limit of " +
+    return fail(errc::too_large, std::string(field) + " of " + std::to_string(data.size()) +
+                                     " bytes is over the limit of " +
                                      std::to_string(proto::max_data_bytes));
   }
   return std::string(reinterpret_cast<const char*>(data.begin()), data.size());
 }
 
 /// The path of a file operation, and whose permissions count.
-base::result<void> read_file_target(capnp::Text::Reader path, capnp::Text::Reader user, const sandbox_spec& spec,
-                                    backends::exec_spec& out) {
+base::result<void> read_file_target(capnp::Text::Reader path, capnp::Text::Reader user,
+                                    const sandbox_spec& spec, backends::exec_spec& out) {
   DSEC_TRY(auto absolute, absolute_path(path, "path"));
   if (absolute.empty()) return fail(errc::invalid_argument, "path is empty");
   out.argv.push_back(std::move(absolute));
@@ -86,14 +90,16 @@ base::result<exec_request> parse_exec(proto::Exec::Reader request, const sandbox
   exec_request out;
   out.command.id.assign(request.getCommandId().begin(), request.getCommandId().size());
   if (!base::is_valid_command_id(out.command.id) || out.command.id.starts_with(reserved_prefix)) {
-    return fail(errc::invalid_argument, "command id must be 1 to 64 of A-Z a-z 0-9 . _ - and not begin with 'dsec.'");
+    return fail(errc::invalid_argument,
+                "command id must be 1 to 64 of A-Z a-z 0-9 . _ - and not begin with 'dsec.'");
   }
   DSEC_CHECK(read_program(request, out.command));
   DSEC_TRY(out.command.user, user_of(request.getUser(), spec));
   DSEC_TRY(out.command.cwd, absolute_path(request.getCwd(), "cwd"));
   if (out.command.cwd.empty()) out.command.cwd = spec.workdir;
   DSEC_TRY(const auto own, environment(request.getEnv(), "env"));
-  out.command.env = overlay({default_path, is_root(out.command.user) ? "HOME=/root" : "HOME=/"}, spec.env);
+  out.command.env =
+      overlay({default_path, is_root(out.command.user) ? "HOME=/root" : "HOME=/"}, spec.env);
   out.command.env = overlay(std::move(out.command.env), own);
   DSEC_TRY(out.command.stdin_data, data_of(request.getStdin(), "stdin"));
   // A limit of 300 years is none; milliseconds are signed.
@@ -105,8 +111,8 @@ base::result<exec_request> parse_exec(proto::Exec::Reader request, const sandbox
   return out;
 }
 
-base::result<backends::exec_spec> parse_read_file(proto::ReadFile::Reader request, const sandbox_spec& spec,
-                                                  std::string id) {
+base::result<backends::exec_spec> parse_read_file(proto::ReadFile::Reader request,
+                                                  const sandbox_spec& spec, std::string id) {
   backends::exec_spec out;
   out.id = std::move(id);
   out.kind = backends::exec_kind::read_file;
@@ -118,8 +124,8 @@ base::result<backends::exec_spec> parse_read_file(proto::ReadFile::Reader reques
   return out;
 }
 
-base::result<backends::exec_spec> parse_write_file(proto::WriteFile::Reader request, const sandbox_spec& spec,
-                                                   std::string id) {
+base::result<backends::exec_spec> parse_write_file(proto::WriteFile::Reader request,
+                                                   const sandbox_spec& spec, std::string id) {
   backends::exec_spec out;
   out.id = std::move(id);
   out.kind = backends::exec_kind::write_file;

@@ -1,9 +1,10 @@
-// Exec, ReadFile and WriteFile -> what the backend is told to run. Pure, any thread; what is wrong is
-// errc::invalid_argument (too_large for data) naming the field.
+// Exec, ReadFile and WriteFile -> what the backend is told to run. Pure, any thread; what is wrong
+// is errc::invalid_argument (too_large for data) naming the field.
 //
-// Environment of a command, each over the one before: PATH of /usr/local/sbin and so on and HOME, the image's,
-// the sandbox's, the command's own. HOME is /root for root (by name or number), else /: homes are in the image's
-// /etc/passwd, which only the inside may read; a command that needs its own sets HOME.
+// Environment of a command, each over the one before: PATH of /usr/local/sbin and so on and HOME,
+// the image's, the sandbox's, the command's own. HOME is /root for root (by name or number), else
+// /: homes are in the image's /etc/passwd, which only the inside may read; a command that needs its
+// own sets HOME.
 #pragma once
 
 #include <cstdint>
@@ -28,11 +29,12 @@ struct exec_request {
 base::result<exec_request> parse_exec(proto::Exec::Reader request, const sandbox_spec& spec,
                                       std::uint64_t default_output_cap);
 
-/// `id` is the generated command id. A length of 0 or beyond what fits in a message becomes what fits.
-base::result<backends::exec_spec> parse_read_file(proto::ReadFile::Reader request, const sandbox_spec& spec,
-                                                  std::string id);
-base::result<backends::exec_spec> parse_write_file(proto::WriteFile::Reader request, const sandbox_spec& spec,
-                                                   std::string id);
+/// `id` is the generated command id. A length of 0 or beyond what fits in a message becomes what
+/// fits.
+base::result<backends::exec_spec> parse_read_file(proto::ReadFile::Reader request,
+                                                  const sandbox_spec& spec, std::string id);
+base::result<backends::exec_spec> parse_write_file(proto::WriteFile::Reader request,
+                                                   const sandbox_spec& spec, std::string id);
 
 /// Bytes per stream that come inline when a request says `asked`: two streams share one message.
 std::uint32_t inline_limit(std::uint32_t asked);

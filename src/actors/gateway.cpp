@@ -1,7 +1,6 @@
 #include "actors/gateway.hpp"
 
 #include <caf/send.hpp>
-
 #include <utility>
 
 #include "actors/runtime.hpp"
@@ -14,12 +13,14 @@ namespace dsec::actors {
 using base::errc;
 
 gateway_state::~gateway_state() {
-  for (const auto& c : connections) caf::anon_send(c, close_connection{"the gateway is restarting"});
+  for (const auto& c : connections)
+    caf::anon_send(c, close_connection{"the gateway is restarting"});
   for (auto& p : closers) p.deliver(everything_closed{});
 }
 
 caf::result<reply> gateway_state::on_call(const call& c) {
-  if (!edge) return reply(error_reply(c.id, {errc::unavailable, "the edge is restarting; try again", 0}));
+  if (!edge)
+    return reply(error_reply(c.id, {errc::unavailable, "the edge is restarting; try again", 0}));
   return self->delegate(edge, c);
 }
 
@@ -27,7 +28,10 @@ caf::result<found_sandbox> gateway_state::on_find(const find_sandbox& m) {
   const auto named = base::edge_of(m.id);
   if (!named) return found_sandbox{{}, named.error()};
   if (*named != edge_name) {
-    return found_sandbox{{}, {errc::not_found, "sandbox '" + m.id + "' names edge '" + *named + "', which is unknown", 0}};
+    return found_sandbox{
+        {},
+        {errc::not_found, "sandbox '" + m.id + "' names edge '" + *named + "', which is unknown",
+         0}};
   }
   if (!edge) return found_sandbox{{}, {errc::unavailable, "the edge is restarting; try again", 0}};
   return self->delegate(edge, m);
@@ -52,9 +56,14 @@ caf::result<everything_closed> gateway_state::on_close() {
   return closers.back();
 }
 
-gateway_actor::behavior_type gateway(gateway_actor::stateful_pointer<gateway_state> self, std::string edge_name,
-                                     edge_actor edge) {
-  install_handlers(self, {.down = [self](const caf::down_msg& m) { self->state.on_down(m); }, .exit = {}});
+void gateway_state::tell_children_to_exit() {
+  for (const auto& c : connections) caf::anon_send_exit(c, caf::exit_reason::user_shutdown);
+}
+
+gateway_actor::behavior_type gateway(gateway_actor::stateful_pointer<gateway_state> self,
+                                     std::string edge_name, edge_actor edge) {
+  install_handlers(self, {.down = [self](const caf::down_msg& m) { self->state.on_down(m); },
+                          .exit = [self] { self->state.tell_children_to_exit(); }});
   self->state.edge_name = std::move(edge_name);
   self->state.edge = std::move(edge);
   return {
@@ -67,15 +76,24 @@ gateway_actor::behavior_type gateway(gateway_actor::stateful_pointer<gateway_sta
 }
 
 net::session_handler open_connection(caf::actor_system& system, const gateway_actor& gateway,
-                                     std::chrono::milliseconds default_deadline, std::string edge_name,
-                                     std::shared_ptr<net::ws_session> session, net::connection_info info) {
-  auto from = std::make_shared<const caller>(caller{std::move(info.principal), std::move(info.peer)});
-  ws_conn_actor connection = system.spawn(
-      ws_conn, ws_conn_args{std::move(session), std::move(from), gateway, std::move(edge_name), default_deadline});
+                                     std::chrono::milliseconds default_deadline,
+                                     std::string edge_name,
+                                     std::shared_ptr<net::ws_session> session,
+                                     net::connection_info info) {
+  auto from =
+      std::make_shared<const caller>(caller{std::move(info.principal), std::move(info.peer)});
+  ws_conn_actor connection =
+      system.spawn(ws_conn, ws_conn_args{std::move(session), std::move(from), gateway,
+                                         std::move(edge_name), default_deadline});
   caf::anon_send(gateway, connection_opened{connection});
-  return {.message = [connection](proto::frame f) { caf::anon_send(connection, frame_arrived{std::move(f)}); },
-          .malformed = [connection](base::error e) { caf::anon_send(connection, frame_malformed{std::move(e)}); },
-          .closed = [connection] { caf::anon_send(connection, connection_lost{}); }};
+  return {
+      .message =
+          [connection](proto::frame f) { caf::anon_send(connection, frame_arrived{std::move(f)}); },
+      .malformed =
+          [connection](base::error e) {
+            caf::anon_send(connection, frame_malformed{std::move(e)});
+          },
+      .closed = [connection] { caf::anon_send(connection, connection_lost{}); }};
 }
 
 }  // namespace dsec::actors

@@ -1,10 +1,10 @@
-// Root actor of the coordinator side: routes to the edge that a sandbox id names (today the one of this process)
-// and supervises the connections. When it dies the root starts another; the connections of the dead one answer
-// `unavailable` and close, clients come back on a new one. Runs pooled, never blocks.
+// Root actor of the coordinator side: routes to the edge that a sandbox id names (today the one of
+// this process) and supervises the connections. When it dies the root starts another; the
+// connections of the dead one answer `unavailable` and close, clients come back on a new one. Runs
+// pooled, never blocks.
 #pragma once
 
 #include <caf/typed_event_based_actor.hpp>
-
 #include <cstddef>
 #include <memory>
 #include <mutex>
@@ -34,10 +34,11 @@ struct gateway_state {
   caf::result<everything_closed> on_close();
   void on_opened(const connection_opened& m);
   void on_down(const caf::down_msg& m);
+  void tell_children_to_exit();
 };
 
-gateway_actor::behavior_type gateway(gateway_actor::stateful_pointer<gateway_state> self, std::string edge_name,
-                                     edge_actor edge);
+gateway_actor::behavior_type gateway(gateway_actor::stateful_pointer<gateway_state> self,
+                                     std::string edge_name, edge_actor edge);
 
 /// Where the listener's threads find the gateway that lives now. Thread-safe.
 class gateway_slot {
@@ -56,9 +57,12 @@ class gateway_slot {
   gateway_actor gateway_;
 };
 
-/// The listener's `opened` callback: a connection actor for the session, known to the gateway. Any thread.
+/// The listener's `opened` callback: a connection actor for the session, known to the gateway. Any
+/// thread.
 net::session_handler open_connection(caf::actor_system& system, const gateway_actor& gateway,
-                                     std::chrono::milliseconds default_deadline, std::string edge_name,
-                                     std::shared_ptr<net::ws_session> session, net::connection_info info);
+                                     std::chrono::milliseconds default_deadline,
+                                     std::string edge_name,
+                                     std::shared_ptr<net::ws_session> session,
+                                     net::connection_info info);
 
 }  // namespace dsec::actors

@@ -37,7 +37,8 @@ void health_board::check_pools() {
       reasons_.erase(subject);
       continue;
     }
-    reasons_.insert_or_assign(subject, std::to_string(health.stuck) + " jobs stuck, the oldest for " +
+    reasons_.insert_or_assign(subject, std::to_string(health.stuck) +
+                                           " jobs stuck, the oldest for " +
                                            std::to_string(health.oldest.count() / 1000) + " s");
   }
 }
@@ -48,7 +49,8 @@ health_board::answer health_board::healthz() {
   json j;
   j["status"] = reasons_.empty() ? "ok" : "unhealthy";
   j["reasons"] = json::array();
-  for (const auto& [subject, reason] : reasons_) j["reasons"].push_back({{"subject", subject}, {"reason", reason}});
+  for (const auto& [subject, reason] : reasons_)
+    j["reasons"].push_back({{"subject", subject}, {"reason", reason}});
   j["pools"] = json::array();
   for (const auto& pool : pools_) {
     const auto h = pool->check();

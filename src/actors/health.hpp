@@ -1,5 +1,5 @@
-// What is wrong with this node right now, for /healthz and /readyz. Thread-safe: actors and pools report, the
-// gateway's I/O threads read.
+// What is wrong with this node right now, for /healthz and /readyz. Thread-safe: actors and pools
+// report, the gateway's I/O threads read.
 #pragma once
 
 #include <atomic>

@@ -29,7 +29,8 @@ class store_catalogue final : public image_catalogue {
   base::result<std::vector<fs::image>> list() override { return store_.list(); }
 
  private:
-  base::result<fs::image_config> add_layer(resolved_images& out, fs::layer_kind kind, const std::string& reference) {
+  base::result<fs::image_config> add_layer(resolved_images& out, fs::layer_kind kind,
+                                           const std::string& reference) {
     DSEC_TRY(auto image, store_.find(kind, reference));
     out.layers.push_back({image.digest, store_.blob(image.digest)});
     return std::move(image.config);

@@ -1,4 +1,5 @@
-// Image references -> layers and configuration. Blocking (reads manifests); called on the copy pool.
+// Image references -> layers and configuration. Blocking (reads manifests); called on the copy
+// pool.
 #pragma once
 
 #include <memory>

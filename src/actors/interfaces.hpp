@@ -1,15 +1,15 @@
-// Every actor's interface, a comment per message. Messages are plain structs that name what they mean; what a
-// client says and hears travels as Cap'n Proto frames (msg<Root>), never re-encoded between connection and sandbox.
+// Every actor's interface, a comment per message. Messages are plain structs that name what they
+// mean; what a client says and hears travels as Cap'n Proto frames (msg<Root>), never re-encoded
+// between connection and sandbox.
 //
-// Nothing here is ever serialised: CAF's network protocol is not used, so all types are declared "unsafe" to CAF
-// instead of getting type ids. An actor's own messages to itself (alarms, results of pool jobs) stand beside its
-// implementation; what other actors may send stands here.
+// Nothing here is ever serialised: CAF's network protocol is not used, so all types are declared
+// "unsafe" to CAF instead of getting type ids. An actor's own messages to itself (alarms, results
+// of pool jobs) stand beside its implementation; what other actors may send stands here.
 #pragma once
 
 #include <caf/allowed_unsafe_message_type.hpp>
 #include <caf/replies_to.hpp>
 #include <caf/typed_actor.hpp>
-
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -51,8 +51,8 @@ struct caller {
   std::string peer;
 };
 
-/// A client's request on its way. Whoever owns what it is about answers it before `deadline`; the connection
-/// answers in its place a little later if nobody did.
+/// A client's request on its way. Whoever owns what it is about answers it before `deadline`; the
+/// connection answers in its place a little later if nobody did.
 struct call {
   std::shared_ptr<const caller> from;
   std::uint64_t id = 0;  // of the request, copied out of the frame
@@ -60,9 +60,11 @@ struct call {
   msg<proto::Request> request;
 };
 
-// ---- sandbox: one per sandbox of this worker ------------------------------------------------------------------
+// ---- sandbox: one per sandbox of this worker
+// ------------------------------------------------------------------
 
-/// The create that made this sandbox (or one with the same key): answered once it runs, or has failed.
+/// The create that made this sandbox (or one with the same key): answered once it runs, or has
+/// failed.
 struct await_running {
   call request;
 };
@@ -97,7 +99,8 @@ struct sandbox_released {
   bool ever_ran = false;
 };
 
-// ---- reaper: time limits of sandboxes, one per edge -----------------------------------------------------------
+// ---- reaper: time limits of sandboxes, one per edge
+// -----------------------------------------------------------
 
 /// A sandbox with time limits came to be.
 struct watch_sandbox {
@@ -122,7 +125,8 @@ struct sandbox_due {
 };
 using reaper_parent = caf::typed_actor<caf::reacts_to<sandbox_due>>;
 
-// ---- edge: root of the worker side ----------------------------------------------------------------------------
+// ---- edge: root of the worker side
+// ----------------------------------------------------------------------------
 
 /// Which actor answers for a sandbox. Sandboxes of other principals do not exist (not_found).
 struct find_sandbox {
@@ -137,14 +141,15 @@ struct found_sandbox {
 struct stop_everything {};
 struct everything_stopped {};
 
-using edge_actor =
-    caf::typed_actor<caf::replies_to<call>::with<reply>,  // create, list sandboxes, list images, ping
-                     caf::replies_to<find_sandbox>::with<found_sandbox>,                 //
-                     caf::replies_to<stop_everything>::with<everything_stopped>,         //
-                     caf::reacts_to<sandbox_released>,                                   //
-                     caf::reacts_to<sandbox_due>>;
+using edge_actor = caf::typed_actor<caf::replies_to<call>::with<reply>,  // create, list sandboxes,
+                                                                         // list images, ping
+                                    caf::replies_to<find_sandbox>::with<found_sandbox>,          //
+                                    caf::replies_to<stop_everything>::with<everything_stopped>,  //
+                                    caf::reacts_to<sandbox_released>,                            //
+                                    caf::reacts_to<sandbox_due>>;
 
-// ---- gateway: root of the coordinator side; routes by the edge in a sandbox's id ------------------------------
+// ---- gateway: root of the coordinator side; routes by the edge in a sandbox's id
+// ------------------------------
 
 /// The local edge was started, or started again.
 struct edge_is {
@@ -174,13 +179,15 @@ struct connection_opened {
   ws_conn_actor connection;
 };
 
-using gateway_actor = caf::typed_actor<caf::replies_to<call>::with<reply>,                          // as edge_actor
-                                       caf::replies_to<find_sandbox>::with<found_sandbox>,          // as edge_actor
-                                       caf::replies_to<close_everything>::with<everything_closed>,  //
-                                       caf::reacts_to<edge_is>,                                     //
-                                       caf::reacts_to<connection_opened>>;
+using gateway_actor =
+    caf::typed_actor<caf::replies_to<call>::with<reply>,                          // as edge_actor
+                     caf::replies_to<find_sandbox>::with<found_sandbox>,          // as edge_actor
+                     caf::replies_to<close_everything>::with<everything_closed>,  //
+                     caf::reacts_to<edge_is>,                                     //
+                     caf::reacts_to<connection_opened>>;
 
-// ---- root ------------------------------------------------------------------------------------------------------
+// ---- root
+// ------------------------------------------------------------------------------------------------------
 
 struct get_roots {};
 struct roots {
@@ -189,7 +196,8 @@ struct roots {
 };
 using root_actor = caf::typed_actor<caf::replies_to<get_roots>::with<roots>>;
 
-/// Ordered shutdown: sandboxes, connections, actors. Answered when only the root is left to be told to exit.
+/// Ordered shutdown: sandboxes, connections, actors. Answered when only the root is left to be told
+/// to exit.
 struct shut_down {};
 struct shut_down_done {};
 using terminator_actor = caf::typed_actor<caf::replies_to<shut_down>::with<shut_down_done>>;

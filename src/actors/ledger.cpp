@@ -7,7 +7,8 @@ namespace dsec::actors {
 void inbox::add(ledger_event event) {
   const std::scoped_lock lock(mutex_);
   events_.push_back(std::move(event));
-  // Called under the lock, so that after wake_with() returned nobody calls the former one. It only sends.
+  // Called under the lock, so that after wake_with() returned nobody calls the former one. It only
+  // sends.
   if (events_.size() == 1 && wake_) wake_();
 }
 
@@ -43,7 +44,10 @@ backends::event_sink make_sink(const ledger_ptr& book) {
   return {.started = [add](backends::command_started e) { add(std::move(e)); },
           .failed = [add](backends::command_failed e) { add(std::move(e)); },
           .exited = [add](backends::command_exited e) { add(std::move(e)); },
-          .gone = [add](base::cause why, std::string detail) { add(instance_gone{why, std::move(detail)}); }};
+          .gone =
+              [add](base::cause why, std::string detail) {
+                add(instance_gone{why, std::move(detail)});
+              }};
 }
 
 }  // namespace dsec::actors

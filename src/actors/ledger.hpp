@@ -1,11 +1,14 @@
-// What must outlive a sandbox actor's crash: the record, the live instance, the commands and their results, and
-// the events that arrive while no actor is there. The edge's table owns it; pool jobs hold it while they run.
+// What must outlive a sandbox actor's crash: the record, the live instance, the commands and their
+// results, and the events that arrive while no actor is there. The edge's table owns it; pool jobs
+// hold it while they run.
 //
 // Three parts, three rules:
-//   record, commands, instance …  only the sandbox's actor touches them (one at a time: the edge starts the next
+//   record, commands, instance …  only the sandbox's actor touches them (one at a time: the edge
+//   starts the next
 //                                 one after it has seen the death of the last)
-//   inbox                         backend threads and pool jobs add events, the actor takes them; thread-safe
-//   status                        what the edge, the reaper and listings may read at any time; thread-safe
+//   inbox                         backend threads and pool jobs add events, the actor takes them;
+//   thread-safe status                        what the edge, the reaper and listings may read at
+//   any time; thread-safe
 #pragma once
 
 #include <atomic>
@@ -42,8 +45,9 @@ struct instance_gone {
   base::cause why = base::cause::backend;
   std::string detail;
 };
-using ledger_event = std::variant<start_begun, start_done, stop_done, instance_gone, backends::command_started,
-                                  backends::command_failed, backends::command_exited>;
+using ledger_event =
+    std::variant<start_begun, start_done, stop_done, instance_gone, backends::command_started,
+                 backends::command_failed, backends::command_exited>;
 
 class inbox {
  public:
@@ -66,7 +70,9 @@ class sandbox_status {
   void publish(record_ptr record);
   [[nodiscard]] record_ptr record() const;
 
-  void touch(time_point now) { last_use_.store(now.time_since_epoch().count(), std::memory_order_relaxed); }
+  void touch(time_point now) {
+    last_use_.store(now.time_since_epoch().count(), std::memory_order_relaxed);
+  }
   [[nodiscard]] time_point last_use() const {
     return time_point(time_point::duration(last_use_.load(std::memory_order_relaxed)));
   }
@@ -98,9 +104,10 @@ struct ledger {
   bool start_in_flight = false;       // a start job was handed to the pool and has not answered
   bool stop_in_flight = false;        // a stop job likewise
   bool ever_ran = false;
-  bool released = false;              // nothing of it is left on the host
+  bool released = false;                   // nothing of it is left on the host
   std::optional<base::error> start_error;  // why it never ran
-  std::deque<ledger_event> todo;      // taken from the inbox, not yet acted on: a crash loses at most one
+  std::deque<ledger_event>
+      todo;  // taken from the inbox, not yet acted on: a crash loses at most one
 
   inbox events;
   sandbox_status status;

@@ -60,7 +60,8 @@ void bound_by(const fsys::path& group, const group_files& files, memory_reading&
 }
 
 /// The group and all above it: a limit counts wherever it stands (cgroups(7)).
-void bound_by_tree(const fsys::path& mount, std::string own, const group_files& files, memory_reading& reading) {
+void bound_by_tree(const fsys::path& mount, std::string own, const group_files& files,
+                   memory_reading& reading) {
   while (!own.empty() && own != "/") {
     bound_by(mount / own.substr(1), files, reading);
     own.resize(own.rfind('/'));
@@ -80,7 +81,8 @@ void bound_by_own_groups(const fsys::path& root, memory_reading& reading) {
     const bool unified = group.hierarchy == 0;
     if (!unified && !holds(group.controllers, "memory")) continue;
     for (const auto& m : sys::parse_mountinfo(*mounts)) {
-      const bool here = unified ? m.type == "cgroup2" : m.type == "cgroup" && holds(m.super_options, "memory");
+      const bool here =
+          unified ? m.type == "cgroup2" : m.type == "cgroup" && holds(m.super_options, "memory");
       if (!here || m.mount_point.empty()) continue;
       bound_by_tree(root / m.mount_point.substr(1), group.path, unified ? v2 : v1, reading);
       break;
@@ -94,7 +96,8 @@ base::result<memory_reading> read_node_memory(const fsys::path& root) {
   DSEC_TRY(const auto text, sys::read_file(root / "proc/meminfo"));
   const auto total = line_value(text, "MemTotal:");
   const auto available = line_value(text, "MemAvailable:");
-  if (!total || !available) return fail(errc::internal, "/proc/meminfo has no MemTotal or MemAvailable");
+  if (!total || !available)
+    return fail(errc::internal, "/proc/meminfo has no MemTotal or MemAvailable");
   memory_reading reading{*total * 1024, *available * 1024};
   bound_by_own_groups(root, reading);
   return reading;

@@ -1,6 +1,6 @@
-// How much memory this worker may still hand out: the host's MemAvailable, or what is left below the memory limit
-// of a group dsecd itself runs in, whichever is less. Reads /proc and /sys, a fraction of a millisecond; call it
-// on a pool (memory.stat may have to sum over many groups).
+// How much memory this worker may still hand out: the host's MemAvailable, or what is left below
+// the memory limit of a group dsecd itself runs in, whichever is less. Reads /proc and /sys, a
+// fraction of a millisecond; call it on a pool (memory.stat may have to sum over many groups).
 #pragma once
 
 #include <cstdint>

@@ -5,7 +5,8 @@
 namespace dsec::actors {
 
 base::result<std::string> read_stream(backends::instance& instance, const std::string& command_id,
-                                      backends::stream which, std::uint64_t total, std::uint64_t limit) {
+                                      backends::stream which, std::uint64_t total,
+                                      std::uint64_t limit) {
   std::string out;
   std::uint64_t at = 0;
   while (at < total && out.size() < limit) {
@@ -21,10 +22,13 @@ base::result<std::string> read_stream(backends::instance& instance, const std::s
   return out;
 }
 
-base::result<command_output> read_kept_output(backends::instance& instance, const command& c, std::uint64_t limit) {
+base::result<command_output> read_kept_output(backends::instance& instance, const command& c,
+                                              std::uint64_t limit) {
   command_output output;
-  DSEC_TRY(output.out, read_stream(instance, c.id, backends::stream::out, c.exit.stdout_total, limit));
-  DSEC_TRY(output.err, read_stream(instance, c.id, backends::stream::err, c.exit.stderr_total, limit));
+  DSEC_TRY(output.out,
+           read_stream(instance, c.id, backends::stream::out, c.exit.stdout_total, limit));
+  DSEC_TRY(output.err,
+           read_stream(instance, c.id, backends::stream::err, c.exit.stderr_total, limit));
   return output;
 }
 

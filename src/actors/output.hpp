@@ -1,4 +1,5 @@
-// Reading a command's output from its spool. Blocking (files); on the copy pool, or for small fresh output.
+// Reading a command's output from its spool. Blocking (files); on the copy pool, or for small fresh
+// output.
 #pragma once
 
 #include <cstdint>
@@ -11,12 +12,14 @@
 
 namespace dsec::actors {
 
-/// At most `limit` bytes of a finished stream from its beginning. Where bytes were dropped from the middle the
-/// kept parts follow one another.
+/// At most `limit` bytes of a finished stream from its beginning. Where bytes were dropped from the
+/// middle the kept parts follow one another.
 base::result<std::string> read_stream(backends::instance& instance, const std::string& command_id,
-                                      backends::stream which, std::uint64_t total, std::uint64_t limit);
+                                      backends::stream which, std::uint64_t total,
+                                      std::uint64_t limit);
 
 /// Both streams of an ended command.
-base::result<command_output> read_kept_output(backends::instance& instance, const command& c, std::uint64_t limit);
+base::result<command_output> read_kept_output(backends::instance& instance, const command& c,
+                                              std::uint64_t limit);
 
 }  // namespace dsec::actors

@@ -1,7 +1,6 @@
 #include "actors/reaper.hpp"
 
 #include <caf/send.hpp>
-
 #include <chrono>
 #include <utility>
 
@@ -59,7 +58,8 @@ void reaper_state::on_alarm(const alarm_rang& rang) {
   if (!entries.empty()) next.want(self, entries.begin()->first);
 }
 
-reaper_self::behavior_type reaper(reaper_self::stateful_pointer<reaper_state> self, reaper_parent parent) {
+reaper_self::behavior_type reaper(reaper_self::stateful_pointer<reaper_state> self,
+                                  reaper_parent parent) {
   install_handlers(self);
   self->state.parent = std::move(parent);
   return {

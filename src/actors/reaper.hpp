@@ -1,10 +1,9 @@
-// Time limits of sandboxes: absolute and idle time to live, and how long records of ended ones are kept. Tells
-// the edge what is due and leaves the deed to it. One per edge, which starts it anew when it dies and tells it all
-// sandboxes again. Sleeps until the earliest limit: no polling.
+// Time limits of sandboxes: absolute and idle time to live, and how long records of ended ones are
+// kept. Tells the edge what is due and leaves the deed to it. One per edge, which starts it anew
+// when it dies and tells it all sandboxes again. Sleeps until the earliest limit: no polling.
 #pragma once
 
 #include <caf/typed_event_based_actor.hpp>
-
 #include <map>
 #include <string>
 
@@ -41,6 +40,7 @@ struct reaper_state {
   void look_idle(const entry& e, const ledger_ptr& book, time_point now);
 };
 
-reaper_self::behavior_type reaper(reaper_self::stateful_pointer<reaper_state> self, reaper_parent parent);
+reaper_self::behavior_type reaper(reaper_self::stateful_pointer<reaper_state> self,
+                                  reaper_parent parent);
 
 }  // namespace dsec::actors

@@ -8,7 +8,8 @@ using json = nlohmann::json;
 
 std::string to_json(const sandbox_spec& spec) {
   auto layers = json::array();
-  for (const auto& l : spec.layers) layers.push_back({{"digest", l.digest}, {"blob", l.blob.string()}});
+  for (const auto& l : spec.layers)
+    layers.push_back({{"digest", l.digest}, {"blob", l.blob.string()}});
   const json j{{"backend", spec.backend},
                {"image", spec.image},
                {"workspace", spec.workspace},

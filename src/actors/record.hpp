@@ -1,5 +1,6 @@
 // What the worker store knows of a sandbox: who owns it, what it was asked to be, how far it came.
-// Plain values and their JSON form; pure, any thread. Written before it is acted on (record_writer.hpp).
+// Plain values and their JSON form; pure, any thread. Written before it is acted on
+// (record_writer.hpp).
 #pragma once
 
 #include <cstdint>
@@ -18,31 +19,31 @@ namespace dsec::actors {
 /// A CreateSandbox with defaults filled in, images resolved and image configuration merged.
 struct sandbox_spec {
   std::string backend;
-  std::string image, workspace;             // as asked for
+  std::string image, workspace;  // as asked for
   std::vector<std::string> toolkits;
   std::vector<backends::layer_ref> layers;  // bottom first
   backends::limits limits;
-  std::uint32_t idle_ttl_seconds = 0;       // 0 = never
+  std::uint32_t idle_ttl_seconds = 0;  // 0 = never
   std::uint32_t absolute_ttl_seconds = 0;
-  std::vector<std::string> env;             // NAME=VALUE: the image's, then the request's over it
-  std::string user;                         // of commands that name none
+  std::vector<std::string> env;  // NAME=VALUE: the image's, then the request's over it
+  std::string user;              // of commands that name none
   std::string workdir;
   std::string hostname;
   std::vector<std::pair<std::string, std::string>> labels;
-  std::vector<std::string> warnings;        // what was accepted but has no effect yet
+  std::vector<std::string> warnings;  // what was accepted but has no effect yet
 };
 
 struct sandbox_record {
   std::string id;
-  std::string owner;                        // principal
+  std::string owner;  // principal
   base::phase phase = base::phase::requested;
-  base::cause cause = base::cause::none;    // the first one wins
-  std::string detail;                       // one sentence about the cause, may be empty
+  base::cause cause = base::cause::none;  // the first one wins
+  std::string detail;                     // one sentence about the cause, may be empty
   sandbox_spec spec;
   std::uint64_t created_unix_ms = 0;
-  std::uint64_t ended_unix_ms = 0;          // 0 while alive
-  std::string key;                          // idempotency key of the create, empty = none
-  std::string body_hash;                    // of the create that carried the key
+  std::uint64_t ended_unix_ms = 0;  // 0 while alive
+  std::string key;                  // idempotency key of the create, empty = none
+  std::string body_hash;            // of the create that carried the key
 };
 
 using record_ptr = std::shared_ptr<const sandbox_record>;

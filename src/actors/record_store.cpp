@@ -26,9 +26,12 @@ constexpr std::size_t columns = 10;
 
 base::result<sandbox_record> record_of(const base::sql_row& row) {
   try {
-    if (row.size() != columns) return fail(errc::corrupt, "sandboxes: unexpected number of columns");
+    if (row.size() != columns)
+      return fail(errc::corrupt, "sandboxes: unexpected number of columns");
     const auto text = [&](std::size_t i) { return std::get<std::string>(row[i]); };
-    const auto number = [&](std::size_t i) { return static_cast<std::uint64_t>(std::get<std::int64_t>(row[i])); };
+    const auto number = [&](std::size_t i) {
+      return static_cast<std::uint64_t>(std::get<std::int64_t>(row[i]));
+    };
     sandbox_record r;
     r.id = text(0);
     r.owner = text(1);
@@ -47,8 +50,9 @@ base::result<sandbox_record> record_of(const base::sql_row& row) {
 }
 
 base::result<std::vector<sandbox_record>> sql_record_store::load() {
-  DSEC_TRY(const auto rows, store_->query("SELECT id, owner, phase, cause, detail, spec, created_ms, ended_ms, "
-                                          "idempotency_key, body_hash FROM sandboxes ORDER BY created_ms, id"));
+  DSEC_TRY(const auto rows,
+           store_->query("SELECT id, owner, phase, cause, detail, spec, created_ms, ended_ms, "
+                         "idempotency_key, body_hash FROM sandboxes ORDER BY created_ms, id"));
   std::vector<sandbox_record> records;
   for (const auto& row : rows) {
     DSEC_TRY(auto record, record_of(row));
@@ -58,10 +62,11 @@ base::result<std::vector<sandbox_record>> sql_record_store::load() {
 }
 
 base::result<void> sql_record_store::write(const sandbox_record& r) {
-  return store_->execute("INSERT OR REPLACE INTO sandboxes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                         {r.id, r.owner, std::string(to_string(r.phase)), std::string(to_string(r.cause)), r.detail,
-                          to_json(r.spec), static_cast<std::int64_t>(r.created_unix_ms),
-                          static_cast<std::int64_t>(r.ended_unix_ms), r.key, r.body_hash});
+  return store_->execute(
+      "INSERT OR REPLACE INTO sandboxes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+      {r.id, r.owner, std::string(to_string(r.phase)), std::string(to_string(r.cause)), r.detail,
+       to_json(r.spec), static_cast<std::int64_t>(r.created_unix_ms),
+       static_cast<std::int64_t>(r.ended_unix_ms), r.key, r.body_hash});
 }
 
 base::result<void> sql_record_store::erase(const std::string& id) {
@@ -84,17 +89,18 @@ base::result<void> sql_record_store::apply(const std::vector<record_change>& cha
 }  // namespace
 
 std::vector<std::string> worker_migrations() {
-  return {"CREATE TABLE sandboxes ("
-          "id TEXT PRIMARY KEY, "
-          "owner TEXT NOT NULL, "
-          "phase TEXT NOT NULL, "
-          "cause TEXT NOT NULL, "
-          "detail TEXT NOT NULL, "
-          "spec TEXT NOT NULL, "
-          "created_ms INTEGER NOT NULL, "
-          "ended_ms INTEGER NOT NULL, "
-          "idempotency_key TEXT NOT NULL, "
-          "body_hash TEXT NOT NULL)"};
+  return {
+      "CREATE TABLE sandboxes ("
+      "id TEXT PRIMARY KEY, "
+      "owner TEXT NOT NULL, "
+      "phase TEXT NOT NULL, "
+      "cause TEXT NOT NULL, "
+      "detail TEXT NOT NULL, "
+      "spec TEXT NOT NULL, "
+      "created_ms INTEGER NOT NULL, "
+      "ended_ms INTEGER NOT NULL, "
+      "idempotency_key TEXT NOT NULL, "
+      "body_hash TEXT NOT NULL)"};
 }
 
 std::unique_ptr<record_store> make_record_store(std::unique_ptr<base::store> store) {

@@ -1,5 +1,6 @@
-// The worker store's table of sandboxes, class process: written to the page cache without fsync, because a host
-// reboot ends the sandboxes anyway. Blocking, one thread at a time (the record_writer's after start-up).
+// The worker store's table of sandboxes, class process: written to the page cache without fsync,
+// because a host reboot ends the sandboxes anyway. Blocking, one thread at a time (the
+// record_writer's after start-up).
 #pragma once
 
 #include <memory>

@@ -5,7 +5,8 @@
 
 namespace dsec::actors {
 
-record_writer::record_writer(std::unique_ptr<record_store> store, std::function<void(const base::error&)> failed)
+record_writer::record_writer(std::unique_ptr<record_store> store,
+                             std::function<void(const base::error&)> failed)
     : store_(std::move(store)), failed_(std::move(failed)), thread_([this] { run(); }) {}
 
 record_writer::~record_writer() {

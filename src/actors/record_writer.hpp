@@ -1,9 +1,10 @@
 // Writes records behind the actors' backs, in order, on one thread of its own (the store pool).
-// save() and erase() only note what is to be written and return a ticket: a transition costs its actor no wait.
-// "Written before acted on" holds because whoever acts in the kernel does so on a blocking pool and calls
-// wait(ticket) there first. Of several changes of one sandbox only the newest is written, and all that are due go
-// into one transaction, so a create that runs through four phases in a millisecond costs one write.
-// The queue is bounded by the number of sandboxes (one entry each). Thread-safe.
+// save() and erase() only note what is to be written and return a ticket: a transition costs its
+// actor no wait. "Written before acted on" holds because whoever acts in the kernel does so on a
+// blocking pool and calls wait(ticket) there first. Of several changes of one sandbox only the
+// newest is written, and all that are due go into one transaction, so a create that runs through
+// four phases in a millisecond costs one write. The queue is bounded by the number of sandboxes
+// (one entry each). Thread-safe.
 #pragma once
 
 #include <condition_variable>
@@ -24,9 +25,10 @@ class record_writer {
   /// Ticket of a change: changes with lower or equal numbers are older.
   using ticket = std::uint64_t;
 
-  /// `failed` is called on the writer's thread when a batch could not be written; its changes are then given up
-  /// (the next change of the same sandbox writes the whole record again).
-  record_writer(std::unique_ptr<record_store> store, std::function<void(const base::error&)> failed);
+  /// `failed` is called on the writer's thread when a batch could not be written; its changes are
+  /// then given up (the next change of the same sandbox writes the whole record again).
+  record_writer(std::unique_ptr<record_store> store,
+                std::function<void(const base::error&)> failed);
   /// Writes what is due, then ends the thread.
   ~record_writer();
   record_writer(const record_writer&) = delete;
@@ -35,8 +37,8 @@ class record_writer {
   ticket save(record_ptr record);
   ticket erase(std::string id);
 
-  /// Blocks (pool threads only) until everything up to `t` is written; the error of the batch when the newest
-  /// one that held such changes failed.
+  /// Blocks (pool threads only) until everything up to `t` is written; the error of the batch when
+  /// the newest one that held such changes failed.
   base::result<void> wait(ticket t);
 
  private:
@@ -48,8 +50,8 @@ class record_writer {
   std::mutex mutex_;
   std::condition_variable due_, written_;
   std::map<std::string, record_change> pending_;
-  ticket last_ = 0;        // given out
-  ticket done_ = 0;        // written or given up
+  ticket last_ = 0;  // given out
+  ticket done_ = 0;  // written or given up
   ticket failed_up_to_ = 0;
   base::error failure_;
   bool stopping_ = false;

@@ -14,9 +14,12 @@ namespace {
 // Room for the largest sandbox record beside text that is bounded elsewhere.
 constexpr std::size_t most_listed_bytes = proto::max_message_bytes - (1U << 20U);
 
-capnp::Text::Reader text(std::string_view s) { return {s.data(), s.size()}; }
+capnp::Text::Reader text(std::string_view s) {
+  return {s.data(), s.size()};
+}
 
-// Text must end in NUL for the reader above; a view into the middle of something does not, so it is copied.
+// Text must end in NUL for the reader above; a view into the middle of something does not, so it is
+// copied.
 template <class Setter>
 void put(std::string_view value, Setter set) {
   const std::string copy(value);
@@ -98,15 +101,20 @@ void put_command(proto::Command::Builder out, std::string_view sandbox_id, const
   put(sandbox_id, [&](auto t) { out.setSandboxId(t); });
   out.setCommandId(text(c.id));
   put_texts(out.initArgv(static_cast<unsigned>(c.argv.size())), c.argv);
-  if (c.now == command::state::ended || c.now == command::state::running) out.setStartedUnixMs(unix_ms(c.started));
+  if (c.now == command::state::ended || c.now == command::state::running)
+    out.setStartedUnixMs(unix_ms(c.started));
   switch (c.now) {
     case command::state::starting:
-    case command::state::running: out.setState(proto::CommandState::RUNNING); break;
+    case command::state::running:
+      out.setState(proto::CommandState::RUNNING);
+      break;
     case command::state::ended:
       out.setState(proto::CommandState::ENDED);
       put_exit(out, c, output);
       break;
-    case command::state::refused: out.setState(proto::CommandState::UNKNOWN); break;
+    case command::state::refused:
+      out.setState(proto::CommandState::UNKNOWN);
+      break;
   }
 }
 
@@ -160,9 +168,11 @@ proto::frame command_reply(std::uint64_t id, std::string_view sandbox_id, const 
   return build(id, [&](auto body) { put_command(body.initCommand(), sandbox_id, c, output); });
 }
 
-proto::frame commands_reply(std::uint64_t id, std::string_view sandbox_id, const std::vector<const command*>& list) {
+proto::frame commands_reply(std::uint64_t id, std::string_view sandbox_id,
+                            const std::vector<const command*>& list) {
   return build(id, [&](auto body) {
-    // Newest first when not all fit: 4096 kept results with arguments of 4 KiB each are the most there can be.
+    // Newest first when not all fit: 4096 kept results with arguments of 4 KiB each are the most
+    // there can be.
     std::size_t bytes = 0;
     std::size_t count = 0;
     for (auto c = list.rbegin(); c != list.rend(); ++c, ++count) {
@@ -176,7 +186,8 @@ proto::frame commands_reply(std::uint64_t id, std::string_view sandbox_id, const
   });
 }
 
-proto::frame output_reply(std::uint64_t id, const backends::output_piece& piece, std::optional<std::uint64_t> total) {
+proto::frame output_reply(std::uint64_t id, const backends::output_piece& piece,
+                          std::optional<std::uint64_t> total) {
   return build(id, [&](auto body) {
     auto out = body.initOutput();
     out.setData(raw(piece.data));
@@ -186,7 +197,8 @@ proto::frame output_reply(std::uint64_t id, const backends::output_piece& piece,
   });
 }
 
-proto::frame file_data_reply(std::uint64_t id, std::string_view content, std::uint64_t offset, std::uint64_t size) {
+proto::frame file_data_reply(std::uint64_t id, std::string_view content, std::uint64_t offset,
+                             std::uint64_t size) {
   return build(id, [&](auto body) {
     auto out = body.initFileData();
     out.setData(raw(content));

@@ -32,11 +32,14 @@ struct command_output {
 };
 proto::frame command_reply(std::uint64_t id, std::string_view sandbox_id, const command& c,
                            const command_output& output = {});
-proto::frame commands_reply(std::uint64_t id, std::string_view sandbox_id, const std::vector<const command*>& list);
+proto::frame commands_reply(std::uint64_t id, std::string_view sandbox_id,
+                            const std::vector<const command*>& list);
 
 /// `total`: nullopt while the command runs; then what was read so far is all that is known.
-proto::frame output_reply(std::uint64_t id, const backends::output_piece& piece, std::optional<std::uint64_t> total);
-proto::frame file_data_reply(std::uint64_t id, std::string_view data, std::uint64_t offset, std::uint64_t size);
+proto::frame output_reply(std::uint64_t id, const backends::output_piece& piece,
+                          std::optional<std::uint64_t> total);
+proto::frame file_data_reply(std::uint64_t id, std::string_view data, std::uint64_t offset,
+                             std::uint64_t size);
 proto::frame file_written_reply(std::uint64_t id, std::uint64_t size);
 proto::frame images_reply(std::uint64_t id, const std::vector<fs::image>& images);
 

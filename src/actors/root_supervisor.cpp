@@ -1,7 +1,6 @@
 #include "actors/root_supervisor.hpp"
 
 #include <caf/send.hpp>
-
 #include <utility>
 
 #include "actors/edge.hpp"
@@ -37,7 +36,8 @@ void root_state::on_down(const caf::down_msg& m) {
                                                         : "watchdog";
   base::log::error("actor_restarted", {{"actor", who}});
   args.env->health->count_restart();
-  if (!restarts.spend(self->clock().now())) return args.give_up(std::string(who) + " died too often");
+  if (!restarts.spend(self->clock().now()))
+    return args.give_up(std::string(who) + " died too often");
   if (m.source == edge_now.address()) {
     start_edge();
   } else if (m.source == gateway_now.address()) {
@@ -54,7 +54,8 @@ void root_state::tell_children_to_exit() {
   caf::anon_send_exit(edge_now, caf::exit_reason::user_shutdown);
 }
 
-root_actor::behavior_type root_supervisor(root_actor::stateful_pointer<root_state> self, root_args args) {
+root_actor::behavior_type root_supervisor(root_actor::stateful_pointer<root_state> self,
+                                          root_args args) {
   install_handlers(self, {.down = [self](const caf::down_msg& m) { self->state.on_down(m); },
                           .exit = [self] { self->state.tell_children_to_exit(); }});
   self->state.begin(std::move(args));

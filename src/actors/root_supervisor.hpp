@@ -1,10 +1,9 @@
-// Starts edge, gateway and watchdog and starts them again when they die, within a budget; beyond it the node is
-// not worth running and `give_up` is called (it ends the process, and whoever runs dsecd starts it anew).
-// Owns the table of sandboxes, so that the edge's death costs no sandbox.
+// Starts edge, gateway and watchdog and starts them again when they die, within a budget; beyond it
+// the node is not worth running and `give_up` is called (it ends the process, and whoever runs
+// dsecd starts it anew). Owns the table of sandboxes, so that the edge's death costs no sandbox.
 #pragma once
 
 #include <caf/typed_event_based_actor.hpp>
-
 #include <functional>
 #include <memory>
 #include <string>
@@ -46,7 +45,8 @@ struct root_state {
   void start_watchdog();
 };
 
-root_actor::behavior_type root_supervisor(root_actor::stateful_pointer<root_state> self, root_args args);
+root_actor::behavior_type root_supervisor(root_actor::stateful_pointer<root_state> self,
+                                          root_args args);
 
 }  // namespace dsec::actors
 

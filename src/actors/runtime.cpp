@@ -1,9 +1,8 @@
 #include "actors/runtime.hpp"
 
+#include <algorithm>
 #include <caf/actor_system.hpp>
 #include <caf/exit_reason.hpp>
-
-#include <algorithm>
 #include <exception>
 #include <string>
 #include <thread>
@@ -14,7 +13,9 @@
 namespace dsec::actors {
 namespace {
 
-std::string render(const caf::error& e) { return caf::actor_system_config::render(e); }
+std::string render(const caf::error& e) {
+  return caf::actor_system_config::render(e);
+}
 
 std::string what(const std::exception_ptr& thrown) {
   try {
@@ -29,11 +30,11 @@ std::string what(const std::exception_ptr& thrown) {
 }  // namespace
 
 runtime_config::runtime_config() {
-  // An idle daemon must cost nothing: `stealing` polls (39 ms CPU per 3 s against 0.2 ms, and 102 µs median
-  // delivery on a busy system against 13 µs).
+  // An idle daemon must cost nothing: `stealing` polls (39 ms CPU per 3 s against 0.2 ms, and 102
+  // µs median delivery on a busy system against 13 µs).
   set("scheduler.policy", caf::atom("sharing"));
-  // Messages one actor handles before the next one gets the thread; the default is no limit, and a few busy
-  // actors then starve all others.
+  // Messages one actor handles before the next one gets the thread; the default is no limit, and a
+  // few busy actors then starve all others.
   set("scheduler.max-throughput", std::size_t{50});
   // Handlers never block, so more threads than CPUs only switch; the default is at least 4.
   set("scheduler.max-threads", std::size_t{std::max(2U, std::thread::hardware_concurrency())});
@@ -45,7 +46,8 @@ void install_handlers(caf::scheduled_actor* self, handlers h) {
   });
   self->set_down_handler([self, down = std::move(h.down)](caf::down_msg& m) {
     if (down) return down(m);
-    if (is_crash(m.reason)) base::log::error("actor_died", {{"seen_by", self->name()}, {"why", render(m.reason)}});
+    if (is_crash(m.reason))
+      base::log::error("actor_died", {{"seen_by", self->name()}, {"why", render(m.reason)}});
   });
   self->set_exit_handler([self, exit = std::move(h.exit)](caf::exit_msg& m) {
     if (exit) exit();
@@ -55,10 +57,11 @@ void install_handlers(caf::scheduled_actor* self, handlers h) {
     base::log::error("actor_crashed", {{"actor", self->name()}, {"what", what(thrown)}});
     return caf::exit_reason::unhandled_exception;
   });
-  self->set_default_handler([self](caf::scheduled_actor*, caf::message_view&) -> caf::result<caf::message> {
-    base::log::error("unexpected_message", {{"actor", self->name()}});
-    return caf::sec::unexpected_message;
-  });
+  self->set_default_handler(
+      [self](caf::scheduled_actor*, caf::message_view&) -> caf::result<caf::message> {
+        base::log::error("unexpected_message", {{"actor", self->name()}});
+        return caf::sec::unexpected_message;
+      });
 }
 
 bool is_crash(const caf::error& reason) {

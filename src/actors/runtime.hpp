@@ -3,15 +3,14 @@
 
 #include <caf/actor_system_config.hpp>
 #include <caf/scheduled_actor.hpp>
-
 #include <functional>
 
 #include "actors/interfaces.hpp"
 
 namespace dsec::actors {
 
-/// CAF's settings. Never parses files or arguments: unlike CAF's own default, nothing is read from the working
-/// directory and no unknown key is accepted silently.
+/// CAF's settings. Never parses files or arguments: unlike CAF's own default, nothing is read from
+/// the working directory and no unknown key is accepted silently.
 class runtime_config : public caf::actor_system_config {
  public:
   runtime_config();
@@ -24,9 +23,10 @@ struct handlers {
   std::function<void()> exit;
 };
 
-/// Error, down, exit, exception and default handlers. Without them CAF's own would end the actor on the first
-/// error message, or print to the terminal. An exception in a handler ends the actor with an error (its supervisor
-/// sees a crash); exit_reason::kill cannot be handled and is how tests crash an actor.
+/// Error, down, exit, exception and default handlers. Without them CAF's own would end the actor on
+/// the first error message, or print to the terminal. An exception in a handler ends the actor with
+/// an error (its supervisor sees a crash); exit_reason::kill cannot be handled and is how tests
+/// crash an actor.
 void install_handlers(caf::scheduled_actor* self, handlers h = {});
 
 /// Whether an actor died of something else than an ordered exit.

@@ -1,8 +1,7 @@
 #include "actors/sandbox.hpp"
 
-#include <caf/send.hpp>
-
 #include <algorithm>
+#include <caf/send.hpp>
 #include <optional>
 #include <utility>
 
@@ -44,7 +43,9 @@ waiter sandbox_state::make_waiter(const call& c) {
   return {self->make_response_promise<reply>(), c.id, c.deadline};
 }
 
-sandbox_view sandbox_state::view() const { return {book->status.record(), book->commands.live()}; }
+sandbox_view sandbox_state::view() const {
+  return {book->status.record(), book->commands.live()};
+}
 
 void sandbox_state::publish_use() {
   book->status.touch(now());
@@ -65,16 +66,35 @@ caf::result<reply> sandbox_state::on_call(const call& c) {
   const auto readable = c.request.read([&](proto::Request::Reader request) {
     const auto body = request.getBody();
     switch (body.which()) {
-      case proto::Request::Body::GET_SANDBOX: out = reply(sandbox_reply(c.id, view())); break;
-      case proto::Request::Body::STOP_SANDBOX: out = on_stop(c); break;
-      case proto::Request::Body::EXEC: out = on_exec(c, body.getExec()); break;
-      case proto::Request::Body::GET_COMMAND: out = on_get_command(c, body.getGetCommand()); break;
-      case proto::Request::Body::KILL_COMMAND: out = on_kill_command(c, body.getKillCommand()); break;
-      case proto::Request::Body::LIST_COMMANDS: out = on_list_commands(c); break;
-      case proto::Request::Body::READ_OUTPUT: out = on_read_output(c, body.getReadOutput()); break;
-      case proto::Request::Body::READ_FILE: out = on_read_file(c, body.getReadFile()); break;
-      case proto::Request::Body::WRITE_FILE: out = on_write_file(c, body.getWriteFile()); break;
-      default: out = refusal(c, {errc::unsupported, "a sandbox does not know this request", 0});
+      case proto::Request::Body::GET_SANDBOX:
+        out = reply(sandbox_reply(c.id, view()));
+        break;
+      case proto::Request::Body::STOP_SANDBOX:
+        out = on_stop(c);
+        break;
+      case proto::Request::Body::EXEC:
+        out = on_exec(c, body.getExec());
+        break;
+      case proto::Request::Body::GET_COMMAND:
+        out = on_get_command(c, body.getGetCommand());
+        break;
+      case proto::Request::Body::KILL_COMMAND:
+        out = on_kill_command(c, body.getKillCommand());
+        break;
+      case proto::Request::Body::LIST_COMMANDS:
+        out = on_list_commands(c);
+        break;
+      case proto::Request::Body::READ_OUTPUT:
+        out = on_read_output(c, body.getReadOutput());
+        break;
+      case proto::Request::Body::READ_FILE:
+        out = on_read_file(c, body.getReadFile());
+        break;
+      case proto::Request::Body::WRITE_FILE:
+        out = on_write_file(c, body.getWriteFile());
+        break;
+      default:
+        out = refusal(c, {errc::unsupported, "a sandbox does not know this request", 0});
     }
   });
   if (!out) return refusal(c, readable ? base::error{} : readable.error());
@@ -120,18 +140,21 @@ void sandbox_state::rearm() {
 }
 
 void sandbox_state::on_forget() {
-  // Spools are files: they are dropped on a pool, and so is the instance, whose end may wait for threads.
-  auto forget = [instance = std::exchange(book->instance, nullptr), ids = book->commands.all_ids()] {
+  // Spools are files: they are dropped on a pool, and so is the instance, whose end may wait for
+  // threads.
+  auto forget = [instance = std::exchange(book->instance, nullptr),
+                 ids = book->commands.all_ids()] {
     if (!instance) return;
     for (const auto& command_id : ids) instance->forget(command_id);
   };
-  const auto submitted = env->copy_pool->submit(std::move(forget));
-  if (!submitted) base::log::warn("spools_kept", {{"sandbox", id()}, {"why", submitted.error().message}});
+  const auto submitted = env->background_pool->submit(std::move(forget));
+  if (!submitted)
+    base::log::warn("spools_kept", {{"sandbox", id()}, {"why", submitted.error().message}});
   self->quit();
 }
 
-sandbox_self::behavior_type sandbox(sandbox_self::stateful_pointer<sandbox_state> self, worker_ptr env,
-                                    ledger_ptr book, sandbox_parent parent) {
+sandbox_self::behavior_type sandbox(sandbox_self::stateful_pointer<sandbox_state> self,
+                                    worker_ptr env, ledger_ptr book, sandbox_parent parent) {
   install_handlers(self);
   self->state.begin(std::move(env), std::move(book), std::move(parent));
   return {

@@ -1,8 +1,8 @@
 // One sandbox on this worker: its phase, its commands, and who waits for what of it.
 // Runs pooled; kernel work that blocks goes to the pools and comes back through the ledger's inbox.
-// Fails alone: everything but who waits lives in the ledger, which the edge owns. The edge starts the next actor
-// over the same ledger, and that one goes on where this one was. Whoever waited is told that the actor is down
-// (and connections ask again once, see ws_conn.hpp).
+// Fails alone: everything but who waits lives in the ledger, which the edge owns. The edge starts
+// the next actor over the same ledger, and that one goes on where this one was. Whoever waited is
+// told that the actor is down (and connections ask again once, see ws_conn.hpp).
 //
 // sandbox.cpp            interface, events, alarms
 // sandbox_lifecycle.cpp  transition, start, stop
@@ -11,7 +11,6 @@
 #pragma once
 
 #include <caf/typed_event_based_actor.hpp>
-
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -36,8 +35,9 @@ struct sandbox_state {
 
   struct command_waiter {
     waiter who;
-    bool until_started = false;      // exec without wait: answered as soon as it runs
-    bool state_when_late = false;    // getCommand: at `who.deadline` the state is the answer, not an error
+    bool until_started = false;  // exec without wait: answered as soon as it runs
+    bool state_when_late =
+        false;  // getCommand: at `who.deadline` the state is the answer, not an error
     std::uint32_t inline_limit = 0;
   };
   struct file_operation {
@@ -75,7 +75,8 @@ struct sandbox_state {
   [[nodiscard]] base::phase phase() const { return book->record.phase; }
   [[nodiscard]] time_point now() const { return self->clock().now(); }
   void rearm();
-  /// Publishes how many commands and file operations are in flight, for the idle limit and listings.
+  /// Publishes how many commands and file operations are in flight, for the idle limit and
+  /// listings.
   void publish_use();
   waiter make_waiter(const call& c);
   /// The answer to a request that need not wait.
@@ -85,9 +86,12 @@ struct sandbox_state {
   [[nodiscard]] sandbox_view view() const;
 
   // sandbox_lifecycle.cpp
-  /// The only way the phase changes: checks the edge, has the record written, then publishes it. Whoever acts on
-  /// it in the kernel waits for the returned ticket first.
-  record_writer::ticket transition(base::phase to, base::cause why = base::cause::none, std::string detail = {});
+  /// The only way the phase changes: checks the edge, has the record written, then publishes it.
+  /// Whoever acts on it in the kernel waits for the returned ticket first.
+  record_writer::ticket transition(base::phase to, base::cause why = base::cause::none,
+                                   std::string detail = {});
+  /// Has the record written as it is, and shows it to others.
+  record_writer::ticket publish();
   void resume();
   void start();
   void end(base::cause why, const std::string& detail);
@@ -95,6 +99,7 @@ struct sandbox_state {
   void on_new_parent(const sandbox_parent& edge);
   void stop_instance(record_writer::ticket written);
   void release();
+  void on_instance();
   void fail_start(const base::error& why);
   void apply(const start_begun& e);
   void apply(const start_done& e);
@@ -136,8 +141,8 @@ struct sandbox_state {
   void fail_file_operations(const base::error& why);
 };
 
-sandbox_self::behavior_type sandbox(sandbox_self::stateful_pointer<sandbox_state> self, worker_ptr env,
-                                    ledger_ptr book, sandbox_parent parent);
+sandbox_self::behavior_type sandbox(sandbox_self::stateful_pointer<sandbox_state> self,
+                                    worker_ptr env, ledger_ptr book, sandbox_parent parent);
 
 }  // namespace dsec::actors
 

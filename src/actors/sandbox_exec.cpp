@@ -1,5 +1,6 @@
-// Commands of a sandbox: starting them, waiting for them, telling how they ended. Nothing here blocks:
-// instance::exec and kill only send, and output is read on the copy pool unless it is small and just written.
+// Commands of a sandbox: starting them, waiting for them, telling how they ended. Nothing here
+// blocks: instance::exec and kill only send, and output is read on the copy pool unless it is small
+// and just written.
 #include <algorithm>
 #include <utility>
 
@@ -13,8 +14,8 @@ namespace {
 
 using base::errc;
 
-// Output up to this size that a command wrote a moment ago stands in the page cache: reading it here costs less
-// than the way to a pool and back.
+// Output up to this size that a command wrote a moment ago stands in the page cache: reading it
+// here costs less than the way to a pool and back.
 constexpr std::uint64_t small_output = 64 * 1024;
 
 std::uint64_t most_wanted(const command& c, std::uint32_t limit) {
@@ -26,13 +27,15 @@ std::uint64_t most_wanted(const command& c, std::uint32_t limit) {
 
 base::error sandbox_state::unknown_command(const std::string& command_id) const {
   if (book->commands.used_up(command_id)) {
-    return {errc::not_found, "command '" + command_id + "' ended long ago; its result is no longer kept", 0};
+    return {errc::not_found,
+            "command '" + command_id + "' ended long ago; its result is no longer kept", 0};
   }
   return {errc::not_found, "sandbox '" + id() + "' knows no command '" + command_id + "'", 0};
 }
 
 caf::result<reply> sandbox_state::on_exec(const call& c, proto::Exec::Reader request) {
-  auto parsed = parse_exec(request, book->record.spec, std::uint64_t{env->config.sandbox.spool_mb} << 20U);
+  auto parsed =
+      parse_exec(request, book->record.spec, std::uint64_t{env->config.sandbox.spool_mb} << 20U);
   if (!parsed) return refusal(c, parsed.error());
   auto& spec = parsed->command;
   const auto command_id = spec.id;
@@ -83,9 +86,11 @@ void sandbox_state::answer_command(command_waiter& w, const command& c) {
   if (c.now != command::state::ended) return w.who.answer(command_reply(w.who.id, id(), c));
   const auto wanted = most_wanted(c, w.inline_limit);
   if (wanted == 0) return w.who.answer(command_reply(w.who.id, id(), c));
-  auto make = [instance = book->instance, sandbox_id = id(), c, request = w.who.id, limit = w.inline_limit] {
+  auto make = [instance = book->instance, sandbox_id = id(), c, request = w.who.id,
+               limit = w.inline_limit] {
     const auto output = read_kept_output(*instance, c, limit);
-    return output ? command_reply(request, sandbox_id, c, *output) : error_reply(request, output.error(), c.id);
+    return output ? command_reply(request, sandbox_id, c, *output)
+                  : error_reply(request, output.error(), c.id);
   };
   const bool fresh = just_ended == c.id;
   if (fresh && wanted <= small_output) return w.who.answer(make());
@@ -98,7 +103,12 @@ void sandbox_state::apply(const backends::command_started& e) {
 
 void sandbox_state::apply(const backends::command_failed& e) {
   if (file_failed(e)) return;
-  if (book->commands.failed(e)) after_end(e.id);
+  if (!book->commands.failed(e)) return;
+  after_end(e.id);
+  // It never ran and may succeed later: the same request, sent again, is to start it.
+  if (!base::retryable(e.why.code)) return;
+  book->commands.withdraw(e.id);
+  if (book->instance) book->instance->forget(e.id);
 }
 
 void sandbox_state::apply(const backends::command_exited& e) {
@@ -113,10 +123,12 @@ void sandbox_state::after_end(const std::string& command_id) {
   just_ended.clear();
   auto evicted = book->commands.evict();
   if (evicted.empty()) return;
-  const auto submitted = env->copy_pool->submit([instance = book->instance, ids = std::move(evicted)] {
-    for (const auto& evicted_id : ids) instance->forget(evicted_id);
-  });
-  if (!submitted) base::log::warn("spools_kept", {{"sandbox", id()}, {"why", submitted.error().message}});
+  const auto submitted =
+      env->background_pool->submit([instance = book->instance, ids = std::move(evicted)] {
+        for (const auto& evicted_id : ids) instance->forget(evicted_id);
+      });
+  if (!submitted)
+    base::log::warn("spools_kept", {{"sandbox", id()}, {"why", submitted.error().message}});
 }
 
 caf::result<reply> sandbox_state::on_get_command(const call& c, proto::CommandRef::Reader request) {
@@ -131,14 +143,16 @@ caf::result<reply> sandbox_state::on_get_command(const call& c, proto::CommandRe
   return join_command(command_id, std::move(w));
 }
 
-caf::result<reply> sandbox_state::on_kill_command(const call& c, proto::CommandRef::Reader request) {
+caf::result<reply> sandbox_state::on_kill_command(const call& c,
+                                                  proto::CommandRef::Reader request) {
   const std::string command_id = request.getCommandId();
   const auto* known = book->commands.find(command_id);
   if (known == nullptr) return refusal(c, unknown_command(command_id));
   if (!known->over() && book->instance) {
     if (auto ok = book->instance->kill(command_id); !ok) return refusal(c, ok.error());
   }
-  return join_command(command_id, {make_waiter(c), false, false, inline_limit(request.getInlineLimit())});
+  return join_command(command_id,
+                      {make_waiter(c), false, false, inline_limit(request.getInlineLimit())});
 }
 
 caf::result<reply> sandbox_state::on_list_commands(const call& c) {
@@ -154,7 +168,8 @@ void sandbox_state::expire_command_waiters(time_point at) {
       if (w.state_when_late && c != nullptr) {
         answer_command(w, *c);
       } else {
-        w.who.refuse({errc::deadline_exceeded, "command '" + command_id + "' goes on; ask for it by its id", 0},
+        w.who.refuse({errc::deadline_exceeded,
+                      "command '" + command_id + "' goes on; ask for it by its id", 0},
                      command_id);
       }
       return true;

@@ -1,5 +1,6 @@
-// Output of commands, and files of a sandbox. A file operation is a command of the backend's own kind under an id
-// of ours: it runs inside with the user's permissions, its bytes pass through a spool, and it is forgotten at once.
+// Output of commands, and files of a sandbox. A file operation is a command of the backend's own
+// kind under an id of ours: it runs inside with the user's permissions, its bytes pass through a
+// spool, and it is forgotten at once.
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -16,34 +17,41 @@ namespace {
 using base::errc;
 using base::fail;
 
-/// The error of a file operation that did not work, told about the file and not about the helper that tried.
-base::error about_file(const backends::exec_spec& spec, const base::error& why) {
-  const auto what = (spec.kind == backends::exec_kind::read_file ? "reading '" : "writing '") + spec.argv.at(0) + "'";
-  if (why.sys_errno != 0) return base::from_errno(what, why.sys_errno);
-  return {why.code, what + ": " + why.message, 0};
+std::string attempt(const backends::exec_spec& spec) {
+  const bool reads = spec.kind == backends::exec_kind::read_file;
+  return std::string(reads ? "cannot read '" : "cannot write '") + spec.argv.at(0) + "'";
 }
 
+base::error too_late(const backends::exec_spec& spec) {
+  return {errc::deadline_exceeded, attempt(spec) + " in time", 0};
+}
+
+/// Why a helper that had opened the file did not succeed all the same.
 base::error about_exit(const backends::exec_spec& spec, const backends::command_exited& e) {
-  if (e.timed_out) return about_file(spec, {errc::deadline_exceeded, "not done in time", 0});
-  if (e.killed || e.signal != 0) return about_file(spec, {errc::cancelled, "interrupted", 0});
+  if (e.timed_out) return too_late(spec);
+  if (e.signal != 0) return {errc::cancelled, attempt(spec) + ": interrupted", 0};
   // The helper's exit status is the errno of the call that failed.
-  return about_file(spec, {errc::io, "failed", e.exit_code});
+  return base::from_errno(attempt(spec), e.exit_code);
 }
 
 /// The size of the file, which the helper reports as 8 bytes on its standard error.
-base::result<std::uint64_t> read_size(backends::instance& instance, const backends::command_exited& e) {
+base::result<std::uint64_t> read_size(backends::instance& instance,
+                                      const backends::command_exited& e) {
   DSEC_TRY(const auto bytes, read_stream(instance, e.id, backends::stream::err, e.stderr_total, 8));
   std::uint64_t size = 0;
-  if (bytes.size() != sizeof size) return fail(errc::internal, "a file helper did not report the file's size");
+  if (bytes.size() != sizeof size)
+    return fail(errc::internal, "a file helper did not report the file's size");
   std::memcpy(&size, bytes.data(), sizeof size);
   return size;
 }
 
 base::result<proto::frame> make_file_answer(std::uint64_t request, backends::instance& instance,
-                                            const backends::exec_spec& spec, const backends::command_exited& e) {
+                                            const backends::exec_spec& spec,
+                                            const backends::command_exited& e) {
   DSEC_TRY(const auto size, read_size(instance, e));
   if (spec.kind == backends::exec_kind::write_file) return file_written_reply(request, size);
-  DSEC_TRY(const auto data, read_stream(instance, e.id, backends::stream::out, e.stdout_total, spec.length));
+  DSEC_TRY(const auto data,
+           read_stream(instance, e.id, backends::stream::out, e.stdout_total, spec.length));
   return file_data_reply(request, data, spec.offset, size);
 }
 
@@ -55,15 +63,18 @@ caf::result<reply> sandbox_state::on_read_output(const call& c, proto::ReadOutpu
   if (known == nullptr) return refusal(c, unknown_command(command_id));
   const auto which = request.getStderr() ? backends::stream::err : backends::stream::out;
   std::optional<std::uint64_t> total;
-  if (known->over()) total = request.getStderr() ? known->exit.stderr_total : known->exit.stdout_total;
+  if (known->over())
+    total = request.getStderr() ? known->exit.stderr_total : known->exit.stdout_total;
   const auto offset = request.getOffset();
-  if (!book->instance || (total && offset >= *total)) return reply(output_reply(c.id, {{}, offset}, total));
+  if (!book->instance || (total && offset >= *total))
+    return reply(output_reply(c.id, {{}, offset}, total));
   const auto length = std::min<std::uint64_t>(request.getLength(), proto::max_data_bytes);
   auto waiter = make_waiter(c);
   auto promise = waiter.promise;
   answer_from_pool(std::move(waiter), [=, instance = book->instance, request_id = c.id] {
     const auto piece = instance->read_output(command_id, which, offset, length, total);
-    return piece ? output_reply(request_id, *piece, total) : error_reply(request_id, piece.error(), command_id);
+    return piece ? output_reply(request_id, *piece, total)
+                 : error_reply(request_id, piece.error(), command_id);
   });
   return promise;
 }
@@ -80,11 +91,13 @@ std::string sandbox_state::next_file_id() {
   return std::string(reserved_prefix) + "file" + std::to_string(++book->file_operations);
 }
 
-caf::result<reply> sandbox_state::begin_file_operation(const call& c, base::result<backends::exec_spec> spec) {
+caf::result<reply> sandbox_state::begin_file_operation(const call& c,
+                                                       base::result<backends::exec_spec> spec) {
   if (!spec) return refusal(c, spec.error());
   if (phase() != base::phase::running) return refusal(c, why_not_running());
   // Nobody waits for it after the deadline, so it does not go on either.
-  spec->timeout = std::max(std::chrono::ceil<std::chrono::milliseconds>(c.deadline - now()), std::chrono::milliseconds(1));
+  spec->timeout = std::max(std::chrono::ceil<std::chrono::milliseconds>(c.deadline - now()),
+                           std::chrono::milliseconds(1));
   file_operation operation{{}, *spec};
   operation.spec.stdin_data.clear();
   const auto command_id = spec->id;
@@ -99,7 +112,7 @@ caf::result<reply> sandbox_state::begin_file_operation(const call& c, base::resu
 bool sandbox_state::file_failed(const backends::command_failed& e) {
   if (!std::string_view(e.id).starts_with(reserved_prefix)) return false;
   auto found = file_operations.extract(e.id);
-  if (found) found.mapped().who.refuse(about_file(found.mapped().spec, e.why), id());
+  if (found) found.mapped().who.refuse(e.why, id());
   publish_use();
   forget_file(e.id);
   return true;
@@ -115,31 +128,34 @@ bool sandbox_state::file_exited(const backends::command_exited& e) {
     return true;
   }
   auto& [who, spec] = found.mapped();
-  answer_from_pool(std::move(who), [instance = book->instance, spec = std::move(spec), e, request = who.id] {
-    auto made = make_file_answer(request, *instance, spec, e);
-    instance->forget(e.id);
-    return made ? *made : error_reply(request, about_file(spec, made.error()), spec.argv.at(0));
-  });
+  answer_from_pool(std::move(who),
+                   [instance = book->instance, spec = std::move(spec), e, request = who.id] {
+                     auto made = make_file_answer(request, *instance, spec, e);
+                     instance->forget(e.id);
+                     return made ? *made : error_reply(request, made.error(), spec.argv.at(0));
+                   });
   return true;
 }
 
 void sandbox_state::forget_file(const std::string& command_id) {
   if (!book->instance) return;
-  const auto submitted =
-      env->copy_pool->submit([instance = book->instance, command_id] { instance->forget(command_id); });
-  if (!submitted) base::log::warn("spools_kept", {{"sandbox", id()}, {"why", submitted.error().message}});
+  const auto submitted = env->background_pool->submit(
+      [instance = book->instance, command_id] { instance->forget(command_id); });
+  if (!submitted)
+    base::log::warn("spools_kept", {{"sandbox", id()}, {"why", submitted.error().message}});
 }
 
 void sandbox_state::expire_file_operations(time_point at) {
   for (auto& [command_id, operation] : file_operations) {
     if (operation.who.deadline > at || !operation.who.promise.pending()) continue;
-    operation.who.refuse(about_file(operation.spec, {errc::deadline_exceeded, "not done in time", 0}), id());
+    operation.who.refuse(too_late(operation.spec), id());
     operation.who.deadline = time_point::max();
   }
 }
 
 void sandbox_state::fail_file_operations(const base::error& why) {
-  for (auto& [command_id, operation] : std::exchange(file_operations, {})) operation.who.refuse(why, id());
+  for (auto& [command_id, operation] : std::exchange(file_operations, {}))
+    operation.who.refuse(why, id());
   publish_use();
 }
 

@@ -1,9 +1,9 @@
-// The sandbox's way through its phases. Kernel work is two jobs: start (start pool) and stop (kill pool); both
-// wait for the record of the phase they belong to before they act, and answer through the ledger's inbox, so that
-// an actor that was started again in between hears of them all the same.
-#include <caf/send.hpp>
-
+// The sandbox's way through its phases. Kernel work is two jobs: start (start pool) and stop (kill
+// pool); both wait for the record of the phase they belong to before they act, and answer through
+// the ledger's inbox, so that an actor that was started again in between hears of them all the
+// same.
 #include <algorithm>
+#include <caf/send.hpp>
 #include <chrono>
 #include <utility>
 
@@ -26,12 +26,16 @@ backends::start_spec spec_of(const sandbox_record& r) {
   return {r.id, r.spec.hostname.empty() ? r.id : r.spec.hostname, r.spec.layers, r.spec.limits};
 }
 
-bool worth_info(base::phase to) { return to == base::phase::running || to >= base::phase::stopping; }
+bool worth_info(base::phase to) {
+  return to == base::phase::running || to >= base::phase::stopping;
+}
 
 /// What the start pool runs.
 void start_job(const worker& env, const ledger_ptr& book, const backends::start_spec& spec,
                record_writer::ticket written) {
-  const auto give_up = [&](base::error why) { book->events.add(start_done{nullptr, std::move(why)}); };
+  const auto give_up = [&](base::error why) {
+    book->events.add(start_done{nullptr, std::move(why)});
+  };
   if (book->start_cancelled) return give_up({errc::cancelled, "stopped before it started", 0});
   if (auto ok = env.writer->wait(written); !ok) return give_up(std::move(ok).error());
   if (auto ok = base::failpoint::check("sandbox.start"); !ok) return give_up(std::move(ok).error());
@@ -43,10 +47,18 @@ void start_job(const worker& env, const ledger_ptr& book, const backends::start_
 
 }  // namespace
 
+record_writer::ticket sandbox_state::publish() {
+  auto snapshot = std::make_shared<const sandbox_record>(book->record);
+  const auto written = env->writer->save(snapshot);
+  book->status.publish(std::move(snapshot));
+  return written;
+}
+
 record_writer::ticket sandbox_state::transition(base::phase to, cause why, std::string detail) {
   auto& r = book->record;
   if (!base::can_transition(r.phase, to)) {
-    base::log::error("illegal_transition", {{"sandbox", id()}, {"from", to_string(r.phase)}, {"to", to_string(to)}});
+    base::log::error("illegal_transition",
+                     {{"sandbox", id()}, {"from", to_string(r.phase)}, {"to", to_string(to)}});
     return 0;
   }
   const auto from = std::exchange(r.phase, to);
@@ -55,12 +67,11 @@ record_writer::ticket sandbox_state::transition(base::phase to, cause why, std::
     if (!detail.empty()) r.detail = std::move(detail);
   }
   if (base::is_terminal(to)) r.ended_unix_ms = unix_ms(env->wall());
-  auto snapshot = std::make_shared<const sandbox_record>(r);
-  const auto written = env->writer->save(snapshot);
-  book->status.publish(std::move(snapshot));
+  const auto written = publish();
   const auto spent = std::chrono::duration_cast<std::chrono::microseconds>(now() - phase_since);
   phase_since = now();
-  base::log::write(worth_info(to) ? base::log::level::info : base::log::level::debug, "sandbox_phase",
+  base::log::write(worth_info(to) ? base::log::level::info : base::log::level::debug,
+                   "sandbox_phase",
                    {{"sandbox", id()},
                     {"from", to_string(from)},
                     {"to", to_string(to)},
@@ -76,20 +87,23 @@ void sandbox_state::resume() {
     case base::phase::requested:
     case base::phase::admitted:
     case base::phase::preparing:
-    case base::phase::starting: return start();
+    case base::phase::starting:
+      return book->instance ? on_instance() : start();
     case base::phase::stopping:
-    case base::phase::failed: return stop_instance(env->writer->save(book->status.record()));
-    default: return;
+    case base::phase::failed:
+      return stop_instance(env->writer->save(book->status.record()));
+    default:
+      return;
   }
 }
 
 void sandbox_state::start() {
   if (phase() == base::phase::requested) transition(base::phase::admitted);
-  const auto written =
-      phase() == base::phase::admitted ? transition(base::phase::preparing) : env->writer->save(book->status.record());
+  const auto written = phase() == base::phase::admitted ? transition(base::phase::preparing)
+                                                        : env->writer->save(book->status.record());
   book->start_in_flight = true;
-  auto submitted = env->start_pool->submit(
-      [env = env, book = book, spec = spec_of(book->record), written] { start_job(*env, book, spec, written); });
+  auto submitted = env->start_pool->submit([env = env, book = book, spec = spec_of(book->record),
+                                            written] { start_job(*env, book, spec, written); });
   if (!submitted) book->events.add(start_done{nullptr, submitted.error()});
 }
 
@@ -101,6 +115,11 @@ void sandbox_state::apply(const start_done& e) {
   book->start_in_flight = false;
   if (e.why) return fail_start(*e.why);
   book->instance = e.instance;
+  on_instance();
+}
+
+/// The backend has started it.
+void sandbox_state::on_instance() {
   if (phase() == base::phase::stopping) {
     book->record.key.clear();
     return stop_instance(0);
@@ -128,7 +147,8 @@ void sandbox_state::end(cause why, const std::string& detail) {
   const auto written = transition(base::phase::stopping, why, detail);
   if (has_instance) return stop_instance(written);
   book->start_cancelled = true;
-  book->start_error = base::error{errc::cancelled, "sandbox '" + id() + "' was stopped before it ran: " + detail, 0};
+  book->start_error = base::error{errc::cancelled,
+                                  "sandbox '" + id() + "' was stopped before it ran: " + detail, 0};
   answer_create_waiters();
   if (book->start_in_flight) return;  // start_done goes on from here
   book->record.key.clear();
@@ -145,10 +165,14 @@ void sandbox_state::end_if_unused() {
 
 void sandbox_state::stop_instance(record_writer::ticket written) {
   if (book->stop_in_flight || book->released) return;
-  if (!book->instance) return release();
+  if (!book->instance) {
+    if (phase() == base::phase::stopping) transition(base::phase::stopped);
+    return release();
+  }
   book->stop_in_flight = true;
   auto job = [env = env, book = book, instance = book->instance, written] {
-    // A store that cannot be written must not keep a sandbox alive: the error is the writer's to report.
+    // A store that cannot be written must not keep a sandbox alive: the error is the writer's to
+    // report.
     if (written != 0) static_cast<void>(env->writer->wait(written));
     auto stopped = instance->stop();
     book->events.add(stop_done{stopped ? std::nullopt : std::optional(std::move(stopped).error())});
@@ -161,22 +185,30 @@ void sandbox_state::apply(const stop_done& e) {
   book->stop_in_flight = false;
   if (e.why) {
     base::log::error("sandbox_stop_incomplete", {{"sandbox", id()}, {"why", e.why->to_string()}});
-    book->record.detail += (book->record.detail.empty() ? "" : "; ") + ("clean-up: " + e.why->to_string());
+    book->record.detail +=
+        (book->record.detail.empty() ? "" : "; ") + ("clean-up: " + e.why->to_string());
   }
-  if (phase() == base::phase::stopping) transition(e.why ? base::phase::failed : base::phase::stopped);
+  if (phase() == base::phase::stopping) {
+    transition(e.why ? base::phase::failed : base::phase::stopped);
+  } else if (e.why) {
+    publish();
+  }
   release();
 }
 
 void sandbox_state::apply(const instance_gone& e) {
   // While it starts, start() fails by itself; while it stops, the first cause stands.
-  if (!base::can_transition(phase(), base::phase::failed) || book->instance == nullptr || phase() == base::phase::stopping) return;
+  if (!base::can_transition(phase(), base::phase::failed) || book->instance == nullptr ||
+      phase() == base::phase::stopping)
+    return;
   const auto written = transition(base::phase::failed, e.why, e.detail);
   fail_commands(why_not_running());
   fail_file_operations(why_not_running());
   stop_instance(written);
 }
 
-/// Nothing of it is left on the host: whoever waited is answered, the edge gives its place to others.
+/// Nothing of it is left on the host: whoever waited is answered, the edge gives its place to
+/// others.
 void sandbox_state::release() {
   book->released = true;
   answer_create_waiters();
@@ -217,12 +249,16 @@ void sandbox_state::expire_lifecycle_waiters(time_point at) {
   const auto late = [&](const waiter& w) { return w.deadline <= at; };
   const bool created_for_somebody = !create_waiters.empty();
   for (auto& w : create_waiters) {
-    if (late(w)) w.refuse({errc::deadline_exceeded, "sandbox did not start in time; it is being removed", 0}, id());
+    if (late(w))
+      w.refuse({errc::deadline_exceeded, "sandbox did not start in time; it is being removed", 0},
+               id());
   }
   std::erase_if(create_waiters, late);
-  if (created_for_somebody && create_waiters.empty()) end(cause::killed, "did not start before its deadline");
+  if (created_for_somebody && create_waiters.empty())
+    end(cause::killed, "did not start before its deadline");
   for (auto& w : stop_waiters) {
-    if (late(w)) w.refuse({errc::deadline_exceeded, "sandbox '" + id() + "' is still being stopped", 0}, id());
+    if (late(w))
+      w.refuse({errc::deadline_exceeded, "sandbox '" + id() + "' is still being stopped", 0}, id());
   }
   std::erase_if(stop_waiters, late);
 }

@@ -1,10 +1,9 @@
 #include "actors/system.hpp"
 
+#include <algorithm>
 #include <caf/actor_system.hpp>
 #include <caf/scoped_actor.hpp>
 #include <caf/send.hpp>
-
-#include <algorithm>
 #include <condition_variable>
 #include <cstdlib>
 #include <mutex>
@@ -53,14 +52,16 @@ class grace_period {
   std::thread thread_;
 };
 
-std::shared_ptr<base::worker_pool> make_pool(health_board& health, const char* name, unsigned threads,
-                                             std::size_t bound) {
+std::shared_ptr<base::worker_pool> make_pool(health_board& health, const char* name,
+                                             unsigned threads, std::size_t bound) {
   auto pool = std::make_shared<base::worker_pool>(base::pool_options{name, threads, bound});
   health.watch(pool);
   return pool;
 }
 
-net::http_answer answer_of(const health_board::answer& a) { return {a.good ? 200U : 503U, "application/json", a.json}; }
+net::http_answer answer_of(const health_board::answer& a) {
+  return {a.good ? 200U : 503U, "application/json", a.json};
+}
 
 std::optional<net::http_answer> answer_get(health_board& health, std::string_view path) {
   if (path == "/healthz") return answer_of(health.healthz());
@@ -94,25 +95,30 @@ class node_impl final : public node {
   std::unique_ptr<net::listener> listener_;
 };
 
-node_impl::node_impl(const base::config& config, node_deps deps) : config_(config), deps_(std::move(deps)) {
+node_impl::node_impl(const base::config& config, node_deps deps)
+    : config_(config), deps_(std::move(deps)) {
   if (!deps_.give_up) deps_.give_up = end_process;
 }
 
-std::shared_ptr<worker> node_impl::make_worker(node_deps& deps, std::unique_ptr<record_store> records) {
+std::shared_ptr<worker> node_impl::make_worker(node_deps& deps,
+                                               std::unique_ptr<record_store> records) {
   auto w = std::make_shared<worker>();
   w->config = config_;
   w->backend = deps.backend;
-  // Exec and fork do not scale over CPUs, so more starts at once only take longer each; but one that waits for a
-  // disk must not hold up all others. Admission bounds the queues: a sandbox has one start and one stop at a time.
+  // Exec and fork do not scale over CPUs, so more starts at once only take longer each; but one
+  // that waits for a disk must not hold up all others. Admission bounds the queues: a sandbox has
+  // one start and one stop at a time.
   const auto cpus = std::max(2U, std::thread::hardware_concurrency());
   const std::size_t bound = 2 * std::size_t{config_.node.max_sandboxes} + 64;
   w->start_pool = make_pool(*health_, "start", std::min(cpus, 16U), bound);
   w->kill_pool = make_pool(*health_, "kill", 1, bound);
   w->copy_pool = make_pool(*health_, "copy", 2, 65'536);
-  w->writer = std::make_shared<record_writer>(std::move(records), [health = health_](const base::error& e) {
-    base::log::error("store_write_failed", {{"why", e.to_string()}});
-    health->report("store", e.to_string());
-  });
+  w->background_pool = make_pool(*health_, "background", 1, 65'536);
+  w->writer =
+      std::make_shared<record_writer>(std::move(records), [health = health_](const base::error& e) {
+        base::log::error("store_write_failed", {{"why", e.to_string()}});
+        health->report("store", e.to_string());
+      });
   w->images = make_catalogue(deps.images);
   w->health = health_;
   w->wall = [] { return std::chrono::system_clock::now(); };
@@ -120,13 +126,15 @@ std::shared_ptr<worker> node_impl::make_worker(node_deps& deps, std::unique_ptr<
   return w;
 }
 
-net::session_handler node_impl::open(std::shared_ptr<net::ws_session> session, net::connection_info info) {
+net::session_handler node_impl::open(std::shared_ptr<net::ws_session> session,
+                                     net::connection_info info) {
   const auto gateway = slot_->get();
   if (!gateway || health_->draining()) {
     session->close("dsecd is restarting or stopping");
     return {.message = [](proto::frame) {}, .malformed = [](base::error) {}, .closed = [] {}};
   }
-  return open_connection(*system_, gateway, std::chrono::milliseconds(config_.gateway.default_deadline_ms),
+  return open_connection(*system_, gateway,
+                         std::chrono::milliseconds(config_.gateway.default_deadline_ms),
                          config_.node.name, std::move(session), std::move(info));
 }
 
@@ -143,7 +151,8 @@ base::result<void> node_impl::start() {
   self->request(root_, caf::infinite, get_roots{}).receive([](const roots&) {}, [](caf::error&) {});
   net::listener_callbacks callbacks{
       .authenticate = deps_.authenticate,
-      .opened = [this](auto session, auto info) { return open(std::move(session), std::move(info)); },
+      .opened = [this](auto session,
+                       auto info) { return open(std::move(session), std::move(info)); },
       .get = [health = health_](std::string_view path) { return answer_get(*health, path); }};
   DSEC_TRY(listener_, net::listener::start(config_.gateway, std::move(callbacks)));
   health_->set_ready(true);
@@ -153,11 +162,13 @@ base::result<void> node_impl::start() {
 
 void node_impl::stop(std::chrono::milliseconds grace) {
   if (!system_) return;
-  grace_period watchdog(grace, [&] { deps_.give_up("did not stop in " + std::to_string(grace.count()) + " ms"); });
+  grace_period watchdog(
+      grace, [&] { deps_.give_up("did not stop in " + std::to_string(grace.count()) + " ms"); });
   health_->set_draining();
   {
     caf::scoped_actor self{*system_};
-    self->request(terminator_, caf::infinite, shut_down{}).receive([](shut_down_done) {}, [](caf::error&) {});
+    self->request(terminator_, caf::infinite, shut_down{})
+        .receive([](shut_down_done) {}, [](caf::error&) {});
   }
   // No callback runs after this, so none meets an actor system that is gone.
   if (listener_) listener_->stop();

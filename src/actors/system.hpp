@@ -1,5 +1,6 @@
-// A whole node (--role=all: coordinator and worker in one process) behind one object without CAF in it: what the
-// command line starts and stops. start() and stop() block and are for the main thread; signals are the caller's.
+// A whole node (--role=all: coordinator and worker in one process) behind one object without CAF in
+// it: what the command line starts and stops. start() and stop() block and are for the main thread;
+// signals are the caller's.
 #pragma once
 
 #include <chrono>
@@ -25,7 +26,8 @@ struct node_deps {
   std::unique_ptr<base::store> store;  // opened with worker_migrations(), durability::process
   /// Principal of an API key, compared in constant time.
   std::function<std::optional<std::string>(std::string_view key)> authenticate;
-  /// The node cannot go on, or did not stop in time. The default logs and ends the process with status 70.
+  /// The node cannot go on, or did not stop in time. The default logs and ends the process with
+  /// status 70.
   std::function<void(const std::string& why)> give_up;
 };
 
@@ -34,13 +36,13 @@ class node {
   virtual ~node() = default;
   /// Where the gateway listens.
   [[nodiscard]] virtual std::uint16_t port() const = 0;
-  /// Ends all sandboxes, answers and closes all connections, ends all threads. `give_up` is called when that takes
-  /// longer than `grace`.
+  /// Ends all sandboxes, answers and closes all connections, ends all threads. `give_up` is called
+  /// when that takes longer than `grace`.
   virtual void stop(std::chrono::milliseconds grace) = 0;
 };
 
-/// Recovers what the store knows, starts everything, and listens. Block signals before: all threads inherit the
-/// mask of the caller.
+/// Recovers what the store knows, starts everything, and listens. Block signals before: all threads
+/// inherit the mask of the caller.
 base::result<std::unique_ptr<node>> start_node(const base::config& config, node_deps deps);
 
 }  // namespace dsec::actors

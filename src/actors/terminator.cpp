@@ -32,10 +32,12 @@ void terminator_state::close_connections(const gateway_actor& gateway) {
       .then([this](everything_closed) { finish(); }, [this](caf::error&) { finish(); });
 }
 
-void terminator_state::finish() { done.deliver(shut_down_done{}); }
+void terminator_state::finish() {
+  done.deliver(shut_down_done{});
+}
 
-terminator_actor::behavior_type terminator(terminator_actor::stateful_pointer<terminator_state> self,
-                                           root_actor root) {
+terminator_actor::behavior_type terminator(
+    terminator_actor::stateful_pointer<terminator_state> self, root_actor root) {
   install_handlers(self);
   self->state.root = std::move(root);
   return {[self](shut_down) { return self->state.on_shut_down(); }};

@@ -1,6 +1,6 @@
-// Ordered shutdown: all sandboxes end, then all connections are answered and closed. Whoever asked then ends the
-// root and the actor system. How long that may take is the asker's business: node::stop() has a watchdog thread
-// that ends the process when the grace period is over.
+// Ordered shutdown: all sandboxes end, then all connections are answered and closed. Whoever asked
+// then ends the root and the actor system. How long that may take is the asker's business:
+// node::stop() has a watchdog thread that ends the process when the grace period is over.
 #pragma once
 
 #include <caf/typed_event_based_actor.hpp>
@@ -25,7 +25,7 @@ struct terminator_state {
   void finish();
 };
 
-terminator_actor::behavior_type terminator(terminator_actor::stateful_pointer<terminator_state> self,
-                                           root_actor root);
+terminator_actor::behavior_type terminator(
+    terminator_actor::stateful_pointer<terminator_state> self, root_actor root);
 
 }  // namespace dsec::actors

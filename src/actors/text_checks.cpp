@@ -15,7 +15,9 @@ using base::fail;
 // execve(2) refuses single strings over 128 KiB (MAX_ARG_STRLEN), the terminator included.
 constexpr std::size_t max_variable = 128 * 1024 - 1;
 
-std::string_view name_of(std::string_view variable) { return variable.substr(0, variable.find('=')); }
+std::string_view name_of(std::string_view variable) {
+  return variable.substr(0, variable.find('='));
+}
 
 /// Variables in order of first appearance, found by name: a request may carry thousands.
 class variables {
@@ -37,10 +39,12 @@ class variables {
 
 }  // namespace
 
-base::result<std::string> text(capnp::Text::Reader value, std::string_view field, std::size_t most) {
+base::result<std::string> text(capnp::Text::Reader value, std::string_view field,
+                               std::size_t most) {
   std::string out(value.begin(), value.size());
   if (out.size() > most) {
-    return fail(errc::invalid_argument, std::string(field) + " is longer than " + std::to_string(most) + " bytes");
+    return fail(errc::invalid_argument,
+                std::string(field) + " is longer than " + std::to_string(most) + " bytes");
   }
   if (out.find('\0') != std::string::npos) {
     return fail(errc::invalid_argument, std::string(field) + " holds a NUL byte");
@@ -51,21 +55,24 @@ base::result<std::string> text(capnp::Text::Reader value, std::string_view field
 base::result<std::string> absolute_path(capnp::Text::Reader value, std::string_view field) {
   DSEC_TRY(auto path, text(value, field, 4095));
   if (!path.empty() && path.front() != '/') {
-    return fail(errc::invalid_argument, std::string(field) + " '" + path + "' is not an absolute path");
+    return fail(errc::invalid_argument,
+                std::string(field) + " '" + path + "' is not an absolute path");
   }
   return path;
 }
 
-base::result<std::vector<std::string>> environment(capnp::List<proto::EnvVar>::Reader list, std::string_view field) {
+base::result<std::vector<std::string>> environment(capnp::List<proto::EnvVar>::Reader list,
+                                                   std::string_view field) {
   if (list.size() > proto::max_env) {
-    return fail(errc::invalid_argument,
-                std::string(field) + " has more than " + std::to_string(proto::max_env) + " variables");
+    return fail(errc::invalid_argument, std::string(field) + " has more than " +
+                                            std::to_string(proto::max_env) + " variables");
   }
   variables env;
   for (const auto variable : list) {
     DSEC_TRY(const auto name, text(variable.getName(), field));
     if (name.empty() || name.find('=') != std::string::npos) {
-      return fail(errc::invalid_argument, std::string(field) + ": '" + name + "' is not a variable name");
+      return fail(errc::invalid_argument,
+                  std::string(field) + ": '" + name + "' is not a variable name");
     }
     DSEC_TRY(const auto value, text(variable.getValue(), field, max_variable - name.size() - 1));
     env.set(name + "=" + value);
@@ -73,7 +80,8 @@ base::result<std::vector<std::string>> environment(capnp::List<proto::EnvVar>::R
   return env.take();
 }
 
-std::vector<std::string> overlay(std::vector<std::string> bottom, const std::vector<std::string>& top) {
+std::vector<std::string> overlay(std::vector<std::string> bottom,
+                                 const std::vector<std::string>& top) {
   variables env;
   for (auto& variable : bottom) env.set(std::move(variable));
   for (const auto& variable : top) env.set(variable);

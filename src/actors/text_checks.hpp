@@ -14,15 +14,18 @@
 namespace dsec::actors {
 
 /// Text of at most `most` bytes without NUL: what may become an argument, a path or a name.
-base::result<std::string> text(capnp::Text::Reader value, std::string_view field, std::size_t most = 4096);
+base::result<std::string> text(capnp::Text::Reader value, std::string_view field,
+                               std::size_t most = 4096);
 
 /// The same, and absolute when not empty.
 base::result<std::string> absolute_path(capnp::Text::Reader value, std::string_view field);
 
 /// NAME=VALUE strings, later ones of a name over earlier ones.
-base::result<std::vector<std::string>> environment(capnp::List<proto::EnvVar>::Reader list, std::string_view field);
+base::result<std::vector<std::string>> environment(capnp::List<proto::EnvVar>::Reader list,
+                                                   std::string_view field);
 
 /// `top`'s variables over `bottom`'s; order of first appearance is kept.
-std::vector<std::string> overlay(std::vector<std::string> bottom, const std::vector<std::string>& top);
+std::vector<std::string> overlay(std::vector<std::string> bottom,
+                                 const std::vector<std::string>& top);
 
 }  // namespace dsec::actors

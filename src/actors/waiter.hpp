@@ -1,9 +1,9 @@
-// Requests that are not answered yet, and those whose answer a pool job makes. Belong to one actor's state.
+// Requests that are not answered yet, and those whose answer a pool job makes. Belong to one
+// actor's state.
 #pragma once
 
 #include <caf/send.hpp>
 #include <caf/typed_response_promise.hpp>
-
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -24,7 +24,9 @@ struct waiter {
   time_point deadline;
 
   void answer(proto::frame f) { promise.deliver(reply(std::move(f))); }
-  void refuse(const base::error& why, std::string_view object = {}) { answer(error_reply(id, why, object)); }
+  void refuse(const base::error& why, std::string_view object = {}) {
+    answer(error_reply(id, why, object));
+  }
   /// The actor that should have answered goes down.
   void abandon() { promise.deliver(caf::make_error(caf::sec::request_receiver_down)); }
 };
@@ -35,7 +37,8 @@ struct answer_made {
   reply answer;
 };
 
-/// Answers made on a pool. A late one is the connection's to report: what a pool runs cannot be called back.
+/// Answers made on a pool. A late one is the connection's to report: what a pool runs cannot be
+/// called back.
 class answer_desk {
  public:
   answer_desk() = default;
@@ -47,7 +50,8 @@ class answer_desk {
 
   /// `me` takes answer_made. A full pool is the answer too.
   template <class Handle>
-  void hand_out(const Handle& me, base::executor& pool, waiter w, std::function<proto::frame()> job) {
+  void hand_out(const Handle& me, base::executor& pool, waiter w,
+                std::function<proto::frame()> job) {
     const auto token = ++last_token_;
     auto submitted = pool.submit([me, token, job = std::move(job)] {
       caf::anon_send(me, answer_made{token, reply(job())});

@@ -7,10 +7,13 @@
 
 namespace dsec::actors {
 
-void watchdog_state::sleep() { self->delayed_send(self, period, beat{self->clock().now() + period}); }
+void watchdog_state::sleep() {
+  self->delayed_send(self, period, beat{self->clock().now() + period});
+}
 
 void watchdog_state::on_beat(const beat& b) {
-  const auto late = std::chrono::duration_cast<std::chrono::microseconds>(self->clock().now() - b.due);
+  const auto late =
+      std::chrono::duration_cast<std::chrono::microseconds>(self->clock().now() - b.due);
   health->note_delay(late.count());
   if (late > max_delay) {
     health->count_late_beat();

@@ -1,10 +1,10 @@
-// Measures how late actors get to run: sleeps for a known time and looks how much longer it took. More than
-// max_delay means that handlers block or the host is overloaded; it is logged as an error and counted (tests assert
-// that the count stays 0). Also has the pools abandon stuck jobs. One per node, restarted by the root.
+// Measures how late actors get to run: sleeps for a known time and looks how much longer it took.
+// More than max_delay means that handlers block or the host is overloaded; it is logged as an error
+// and counted (tests assert that the count stays 0). Also has the pools abandon stuck jobs. One per
+// node, restarted by the root.
 #pragma once
 
 #include <caf/typed_event_based_actor.hpp>
-
 #include <chrono>
 #include <memory>
 

@@ -1,5 +1,6 @@
-// What the actors of a worker share: the backend, the blocking pools, the store's writer, images, clocks, health.
-// Made once by start_node() (or a test) and never changed; everything in it is thread-safe.
+// What the actors of a worker share: the backend, the blocking pools, the store's writer, images,
+// clocks, health. Made once by start_node() (or a test) and never changed; everything in it is
+// thread-safe.
 #pragma once
 
 #include <chrono>
@@ -19,9 +20,11 @@ namespace dsec::actors {
 struct worker {
   base::config config;
   std::shared_ptr<backends::backend> backend;
-  std::shared_ptr<base::executor> start_pool;  // backend::start and refill
-  std::shared_ptr<base::executor> kill_pool;   // instance::stop, a thread of its own: never behind a slow start
-  std::shared_ptr<base::executor> copy_pool;   // images, output, files
+  std::shared_ptr<base::executor> start_pool;  // backend::start
+  std::shared_ptr<base::executor>
+      kill_pool;  // instance::stop, a thread of its own: never behind a slow start
+  std::shared_ptr<base::executor> copy_pool;        // images, output, files
+  std::shared_ptr<base::executor> background_pool;  // what nobody waits for: refill, spools, files
   std::shared_ptr<record_writer> writer;
   std::shared_ptr<image_catalogue> images;
   std::shared_ptr<health_board> health;

@@ -17,27 +17,38 @@ using body = proto::Request::Body;
 /// Id of the sandbox a request is about; empty for requests that are about none.
 std::string sandbox_of(body::Reader request) {
   switch (request.which()) {
-    case body::GET_SANDBOX: return request.getGetSandbox().getSandboxId();
-    case body::STOP_SANDBOX: return request.getStopSandbox().getSandboxId();
-    case body::EXEC: return request.getExec().getSandboxId();
-    case body::GET_COMMAND: return request.getGetCommand().getSandboxId();
-    case body::KILL_COMMAND: return request.getKillCommand().getSandboxId();
-    case body::LIST_COMMANDS: return request.getListCommands().getSandboxId();
-    case body::READ_OUTPUT: return request.getReadOutput().getSandboxId();
-    case body::READ_FILE: return request.getReadFile().getSandboxId();
-    case body::WRITE_FILE: return request.getWriteFile().getSandboxId();
-    default: return {};
+    case body::GET_SANDBOX:
+      return request.getGetSandbox().getSandboxId();
+    case body::STOP_SANDBOX:
+      return request.getStopSandbox().getSandboxId();
+    case body::EXEC:
+      return request.getExec().getSandboxId();
+    case body::GET_COMMAND:
+      return request.getGetCommand().getSandboxId();
+    case body::KILL_COMMAND:
+      return request.getKillCommand().getSandboxId();
+    case body::LIST_COMMANDS:
+      return request.getListCommands().getSandboxId();
+    case body::READ_OUTPUT:
+      return request.getReadOutput().getSandboxId();
+    case body::READ_FILE:
+      return request.getReadFile().getSandboxId();
+    case body::WRITE_FILE:
+      return request.getWriteFile().getSandboxId();
+    default:
+      return {};
   }
 }
 
 bool about_one_sandbox(body::Which which) {
   return which == body::GET_SANDBOX || which == body::STOP_SANDBOX || which == body::EXEC ||
-         which == body::GET_COMMAND || which == body::KILL_COMMAND || which == body::LIST_COMMANDS ||
-         which == body::READ_OUTPUT || which == body::READ_FILE || which == body::WRITE_FILE;
+         which == body::GET_COMMAND || which == body::KILL_COMMAND ||
+         which == body::LIST_COMMANDS || which == body::READ_OUTPUT || which == body::READ_FILE ||
+         which == body::WRITE_FILE;
 }
 
-/// Whoever owns the matter answers this much before the client stops waiting, so that its answer (which says more
-/// than "too late") gets there.
+/// Whoever owns the matter answers this much before the client stops waiting, so that its answer
+/// (which says more than "too late") gets there.
 std::chrono::milliseconds margin(std::chrono::milliseconds deadline) {
   return std::min(std::chrono::milliseconds(100), deadline / 10);
 }
@@ -79,31 +90,38 @@ void ws_conn_state::on_malformed(const frame_malformed& m) {
 
 void ws_conn_state::greet(std::uint64_t id, proto::Request::Reader request) {
   if (request.getBody().which() != body::HELLO) {
-    args.session->send(error_reply(id, {errc::protocol, "the first request of a connection must be hello", 0}));
+    args.session->send(
+        error_reply(id, {errc::protocol, "the first request of a connection must be hello", 0}));
     return hang_up("no hello");
   }
   const auto version = request.getBody().getHello().getProtocolVersion();
   if (version != proto::protocol_version) {
     args.session->send(error_reply(
-        id, {errc::unsupported, "protocol version " + std::to_string(version) + " is not spoken here; use version " +
-                                    std::to_string(proto::protocol_version), 0}));
+        id, {errc::unsupported,
+             "protocol version " + std::to_string(version) + " is not spoken here; use version " +
+                 std::to_string(proto::protocol_version),
+             0}));
     return hang_up("protocol version");
   }
   greeted = true;
   send(hello_reply(id, args.edge_name));
 }
 
-void ws_conn_state::accept(std::uint64_t id, proto::Request::Reader request, const proto::frame& frame) {
+void ws_conn_state::accept(std::uint64_t id, proto::Request::Reader request,
+                           const proto::frame& frame) {
   const auto which = request.getBody().which();
   if (in_flight.contains(id)) {
-    return send(error_reply(id, {errc::invalid_argument, "a request with this id is still in flight", 0}));
+    return send(
+        error_reply(id, {errc::invalid_argument, "a request with this id is still in flight", 0}));
   }
-  if (which == body::HELLO) return send(error_reply(id, {errc::protocol, "hello was said already", 0}));
+  if (which == body::HELLO)
+    return send(error_reply(id, {errc::protocol, "hello was said already", 0}));
   if (which == body::UNSET) {
     return send(error_reply(id, {errc::unsupported, "this server does not know the request", 0}));
   }
-  const auto wait = request.getDeadlineMs() == 0 ? args.default_deadline
-                                                 : std::chrono::milliseconds(request.getDeadlineMs());
+  const auto wait = request.getDeadlineMs() == 0
+                        ? args.default_deadline
+                        : std::chrono::milliseconds(request.getDeadlineMs());
   const auto now = self->clock().now();
   auto sandbox_id = sandbox_of(request.getBody());
   if (about_one_sandbox(which) && sandbox_id.empty()) {
@@ -124,10 +142,13 @@ void ws_conn_state::route(const pending& p) {
 
 void ws_conn_state::ask_gateway(const pending& p) {
   self->request(args.gateway, caf::infinite, p.request)
-      .then([this, id = p.request.id, serial = p.serial](const reply& r) { finish(id, serial, r.frame()); },
-            [this, id = p.request.id, serial = p.serial](caf::error&) {
-              fail(id, serial, {errc::unavailable, "this part of dsecd is restarting; try again", 0});
-            });
+      .then(
+          [this, id = p.request.id, serial = p.serial](const reply& r) {
+            finish(id, serial, r.frame());
+          },
+          [this, id = p.request.id, serial = p.serial](caf::error&) {
+            fail(id, serial, {errc::unavailable, "this part of dsecd is restarting; try again", 0});
+          });
 }
 
 void ws_conn_state::find(const pending& p) {
@@ -148,18 +169,23 @@ void ws_conn_state::find(const pending& p) {
 
 void ws_conn_state::ask_sandbox(const pending& p, const sandbox_actor& who) {
   self->request(who, caf::infinite, p.request)
-      .then([this, id = p.request.id, serial = p.serial](const reply& r) { finish(id, serial, r.frame()); },
-            [this, id = p.request.id, serial = p.serial](caf::error&) { on_sandbox_down(id, serial); });
+      .then([this, id = p.request.id,
+             serial = p.serial](const reply& r) { finish(id, serial, r.frame()); },
+            [this, id = p.request.id, serial = p.serial](caf::error&) {
+              on_sandbox_down(id, serial);
+            });
 }
 
-/// The remembered actor is dead, or died over the request. Every request about a sandbox may be made twice (a
-/// known command is not started again), so it is looked up anew and asked once more.
+/// The remembered actor is dead, or died over the request. Every request about a sandbox may be
+/// made twice (a known command is not started again), so it is looked up anew and asked once more.
 void ws_conn_state::on_sandbox_down(std::uint64_t id, std::uint64_t serial) {
   auto* p = waiting(id, serial);
   if (p == nullptr) return;
   known.erase(p->sandbox_id);
   if (std::exchange(p->asked_again, true)) {
-    return fail(id, serial, {errc::unavailable, "sandbox '" + p->sandbox_id + "' is being taken up again; retry", 0});
+    return fail(
+        id, serial,
+        {errc::unavailable, "sandbox '" + p->sandbox_id + "' is being taken up again; retry", 0});
   }
   find(*p);
 }
@@ -206,7 +232,8 @@ void ws_conn_state::on_close(const close_connection& m) {
   hang_up(m.reason);
 }
 
-ws_conn_self::behavior_type ws_conn(ws_conn_self::stateful_pointer<ws_conn_state> self, ws_conn_args args) {
+ws_conn_self::behavior_type ws_conn(ws_conn_self::stateful_pointer<ws_conn_state> self,
+                                    ws_conn_args args) {
   install_handlers(self);
   self->state.args = std::move(args);
   self->state.args.session->grant(static_cast<std::uint32_t>(proto::max_in_flight));

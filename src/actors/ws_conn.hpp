@@ -1,12 +1,12 @@
-// One client connection: reads the head of each request, sends it to whoever can answer, and hands the answer to
-// the socket side unchanged. Requests about a sandbox go straight to its actor once the gateway has named it.
-// At most proto::max_in_flight requests are read before one is answered (the session reads a frame per credit).
-// Every request is answered: by its addressee, or here with deadline_exceeded when its deadline passes.
-// When the client goes, answers still due are dropped and nothing else happens: what was started goes on.
+// One client connection: reads the head of each request, sends it to whoever can answer, and hands
+// the answer to the socket side unchanged. Requests about a sandbox go straight to its actor once
+// the gateway has named it. At most proto::max_in_flight requests are read before one is answered
+// (the session reads a frame per credit). Every request is answered: by its addressee, or here with
+// deadline_exceeded when its deadline passes. When the client goes, answers still due are dropped
+// and nothing else happens: what was started goes on.
 #pragma once
 
 #include <caf/typed_event_based_actor.hpp>
-
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -76,7 +76,8 @@ struct ws_conn_state {
   void hang_up(const std::string& reason);
 };
 
-ws_conn_self::behavior_type ws_conn(ws_conn_self::stateful_pointer<ws_conn_state> self, ws_conn_args args);
+ws_conn_self::behavior_type ws_conn(ws_conn_self::stateful_pointer<ws_conn_state> self,
+                                    ws_conn_args args);
 
 }  // namespace dsec::actors
 

@@ -14,10 +14,15 @@ class handle final : public backends::instance {
   explicit handle(std::shared_ptr<fake::instance> shared) : shared_(std::move(shared)) {}
   ~handle() override { static_cast<void>(shared_->stop()); }
 
-  base::result<void> exec(backends::exec_spec spec) override { return shared_->exec(std::move(spec)); }
-  base::result<void> kill(const std::string& command_id) override { return shared_->kill(command_id); }
-  base::result<backends::output_piece> read_output(const std::string& command_id, backends::stream which,
-                                                   std::uint64_t offset, std::uint64_t length,
+  base::result<void> exec(backends::exec_spec spec) override {
+    return shared_->exec(std::move(spec));
+  }
+  base::result<void> kill(const std::string& command_id) override {
+    return shared_->kill(command_id);
+  }
+  base::result<backends::output_piece> read_output(const std::string& command_id,
+                                                   backends::stream which, std::uint64_t offset,
+                                                   std::uint64_t length,
                                                    std::optional<std::uint64_t> total) override {
     return shared_->read_output(command_id, which, offset, length, total);
   }
@@ -36,7 +41,9 @@ backend::backend(script s, std::string name)
 
 backend::~backend() = default;
 
-std::vector<backends::probe_item> backend::probe() { return {{"memory", true, "everything is in memory"}}; }
+std::vector<backends::probe_item> backend::probe() {
+  return {{"memory", true, "everything is in memory"}};
+}
 
 base::result<std::unique_ptr<backends::instance>> backend::start(const backends::start_spec& spec,
                                                                  backends::event_sink sink) {

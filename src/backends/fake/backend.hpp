@@ -1,10 +1,12 @@
-// A backend in memory, for tests of everything above backend.hpp and for simulations: sandbox actor, phases, store
-// and edge run unchanged over it. Thread-safe. Events are handed over on the thread that causes them (exec, kill,
-// fail, finish) or, for commands that take time, on a timer thread.
+// A backend in memory, for tests of everything above backend.hpp and for simulations: sandbox
+// actor, phases, store and edge run unchanged over it. Thread-safe. Events are handed over on the
+// thread that causes them (exec, kill, fail, finish) or, for commands that take time, on a timer
+// thread.
 //
-// What it does not exercise: anything of the kernel (namespaces, mounts, groups, limits, seccomp), real processes
-// and their output pipes, the channel to aether and its resending, spool files on disk, users and permissions, the
-// launcher, adoption after a restart, and the time any of this takes.
+// What it does not exercise: anything of the kernel (namespaces, mounts, groups, limits, seccomp),
+// real processes and their output pipes, the channel to aether and its resending, spool files on
+// disk, users and permissions, the launcher, adoption after a restart, and the time any of this
+// takes.
 #pragma once
 
 #include <cstddef>

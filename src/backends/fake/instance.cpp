@@ -1,6 +1,5 @@
 #include "backends/fake/instance.hpp"
 
-#include <cerrno>
 #include <algorithm>
 #include <csignal>
 #include <cstring>
@@ -19,9 +18,9 @@ std::string as_bytes(std::uint64_t n) {
   return bytes;
 }
 
-fate no_such_file() {
+fate no_such_file(const std::string& path) {
   fate f;
-  f.refused = base::error{errc::exec_failed, "open", ENOENT};
+  f.refused = base::error{errc::not_found, "cannot read '" + path + "': No such file", 0};
   return f;
 }
 
@@ -37,7 +36,7 @@ base::result<void> instance::step(std::string_view what) const {
 
 fate instance::read_file(const backends::exec_spec& spec) const {
   const auto file = files_.find(spec.argv.at(0));
-  if (file == files_.end()) return no_such_file();
+  if (file == files_.end()) return no_such_file(spec.argv.at(0));
   fate f;
   if (spec.offset < file->second.size()) f.out = file->second.substr(spec.offset, spec.length);
   f.err = as_bytes(file->second.size());
@@ -68,9 +67,11 @@ base::result<void> instance::exec(backends::exec_spec spec) {
   {
     const std::scoped_lock lock(mutex_);
     if (stopped_) return base::fail(errc::unavailable, "instance is stopped");
-    if (commands_.contains(command_id)) return base::fail(errc::already_exists, "command id is known");
+    if (commands_.contains(command_id))
+      return base::fail(errc::already_exists, "command id is known");
     f = decide(spec);
-    if (!f.refused) commands_[command_id] = {std::move(spec), f, false, std::chrono::system_clock::now()};
+    if (!f.refused)
+      commands_[command_id] = {std::move(spec), f, false, std::chrono::system_clock::now()};
   }
   owner_.note("exec " + id_ + " " + command_id);
   if (f.refused) {
@@ -82,13 +83,15 @@ base::result<void> instance::exec(backends::exec_spec spec) {
   return {};
 }
 
-void instance::schedule(const std::string& command_id, const fate& f, std::chrono::milliseconds timeout) {
+void instance::schedule(const std::string& command_id, const fate& f,
+                        std::chrono::milliseconds timeout) {
   const bool times_out = timeout.count() > 0 && (f.held || f.after > timeout);
   if (f.held && !times_out) return;
   if (!times_out && f.after.count() == 0) return end(command_id, f, false, false);
-  owner_.timer_->after(times_out ? timeout : f.after, [weak = weak_from_this(), command_id, f, times_out] {
-    if (const auto self = weak.lock()) self->finish(command_id, f, times_out);
-  });
+  owner_.timer_->after(times_out ? timeout : f.after,
+                       [weak = weak_from_this(), command_id, f, times_out] {
+                         if (const auto self = weak.lock()) self->finish(command_id, f, times_out);
+                       });
 }
 
 void instance::finish(const std::string& command_id, const fate& f, bool timed_out) {
@@ -112,8 +115,8 @@ void instance::end(const std::string& command_id, const fate& f, bool timed_out,
     e.killed = killed;
     e.oom_killed = f.oom_killed;
     e.started = c.started;
-    e.duration =
-        std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::system_clock::now() - c.started);
+    e.duration = std::chrono::duration_cast<std::chrono::microseconds>(
+        std::chrono::system_clock::now() - c.started);
     e.stdout_total = f.out.size();
     e.stderr_total = f.err.size();
   }
@@ -127,17 +130,21 @@ base::result<void> instance::kill(const std::string& command_id) {
   return {};
 }
 
-base::result<backends::output_piece> instance::read_output(const std::string& command_id, backends::stream which,
-                                                           std::uint64_t offset, std::uint64_t length,
+base::result<backends::output_piece> instance::read_output(const std::string& command_id,
+                                                           backends::stream which,
+                                                           std::uint64_t offset,
+                                                           std::uint64_t length,
                                                            std::optional<std::uint64_t> total) {
   DSEC_CHECK(step("read_output"));
   const std::scoped_lock lock(mutex_);
   const auto it = commands_.find(command_id);
-  if (it == commands_.end()) return base::fail(errc::not_found, "no spool of command '" + command_id + "'");
+  if (it == commands_.end())
+    return base::fail(errc::not_found, "no spool of command '" + command_id + "'");
   const auto& all = which == backends::stream::out ? it->second.what.out : it->second.what.err;
   const guest::spool_layout layout{it->second.spec.output_cap};
   std::uint64_t end = total.value_or(std::min<std::uint64_t>(all.size(), layout.half()));
-  if (offset >= layout.dropped_from() && offset < layout.dropped_to(end)) offset = layout.dropped_to(end);
+  if (offset >= layout.dropped_from() && offset < layout.dropped_to(end))
+    offset = layout.dropped_to(end);
   if (offset < layout.dropped_from() && end > layout.cap) end = layout.dropped_from();
   if (offset >= end) return backends::output_piece{{}, offset};
   return backends::output_piece{all.substr(offset, std::min(length, end - offset)), offset};
@@ -149,7 +156,9 @@ void instance::forget(const std::string& command_id) {
   commands_.erase(command_id);
 }
 
-base::result<backends::usage> instance::usage() { return backends::usage{}; }
+base::result<backends::usage> instance::usage() {
+  return backends::usage{};
+}
 
 std::vector<std::string> instance::running() const {
   const std::scoped_lock lock(mutex_);

@@ -1,5 +1,5 @@
-// One fake sandbox: a table of commands with their output, and a map of files. Thread-safe; events are handed over
-// without a lock held.
+// One fake sandbox: a table of commands with their output, and a map of files. Thread-safe; events
+// are handed over without a lock held.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,9 @@ class instance final : public backends::instance, public std::enable_shared_from
 
   base::result<void> exec(backends::exec_spec spec) override;
   base::result<void> kill(const std::string& command_id) override;
-  base::result<backends::output_piece> read_output(const std::string& command_id, backends::stream which,
-                                                   std::uint64_t offset, std::uint64_t length,
+  base::result<backends::output_piece> read_output(const std::string& command_id,
+                                                   backends::stream which, std::uint64_t offset,
+                                                   std::uint64_t length,
                                                    std::optional<std::uint64_t> total) override;
   void forget(const std::string& command_id) override;
   base::result<backends::usage> usage() override;

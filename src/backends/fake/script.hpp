@@ -1,4 +1,5 @@
-// What a fake backend is told to do: the fate of each command, and which steps fail or take their time.
+// What a fake backend is told to do: the fate of each command, and which steps fail or take their
+// time.
 #pragma once
 
 #include <chrono>
@@ -11,22 +12,25 @@
 
 namespace dsec::fake {
 
-/// What becomes of one command. The command's own time limit counts too: what would end later times out.
+/// What becomes of one command. The command's own time limit counts too: what would end later times
+/// out.
 struct fate {
-  std::optional<base::error> refused;      // it never starts: command_failed with this
+  std::optional<base::error> refused;  // it never starts: command_failed with this
   int exit_code = 0;
   int signal = 0;
   bool oom_killed = false;
   std::string out, err;
-  std::chrono::milliseconds after{0};      // ends so long (real time) after it started; 0 = before exec() returns
-  bool held = false;                       // runs until it is killed or backend::finish() ends it
+  std::chrono::milliseconds after{
+      0};             // ends so long (real time) after it started; 0 = before exec() returns
+  bool held = false;  // runs until it is killed or backend::finish() ends it
 };
 
 struct script {
   /// Default: exit 0, no output.
   std::function<fate(const backends::exec_spec&)> run;
-  /// Called at the beginning of each step ("start", "exec", "kill", "read_output", "stop"), on the caller's thread;
-  /// an error makes the step fail, and it may block as long as it likes. Default: all succeed at once.
+  /// Called at the beginning of each step ("start", "exec", "kill", "read_output", "stop"), on the
+  /// caller's thread; an error makes the step fail, and it may block as long as it likes. Default:
+  /// all succeed at once.
   std::function<base::result<void>(std::string_view step, const std::string& sandbox_id)> on_step;
 };
 

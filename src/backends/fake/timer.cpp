@@ -29,7 +29,8 @@ void timer::run() {
     }
     const auto first = due_.begin();
     if (changed_.wait_until(lock, first->first) == std::cv_status::no_timeout) continue;
-    if (stopping_ || due_.empty() || due_.begin()->first > std::chrono::steady_clock::now()) continue;
+    if (stopping_ || due_.empty() || due_.begin()->first > std::chrono::steady_clock::now())
+      continue;
     auto call = std::move(due_.begin()->second);
     due_.erase(due_.begin());
     lock.unlock();

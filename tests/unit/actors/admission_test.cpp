@@ -11,13 +11,17 @@ constexpr std::uint64_t mib = 1ULL << 20U;
 
 const admission_policy policy{.slots = 10, .reserve_bytes = gib, .overcommit = 4.0};
 
-node_load idle() { return {{8 * gib, 7 * gib}, 0, 0, 0}; }
+node_load idle() {
+  return {{8 * gib, 7 * gib}, 0, 0, 0};
+}
 
 const auto everything_fits = [](std::uint64_t) { return true; };
 
 }  // namespace
 
-TEST_CASE("an idle node admits") { CHECK(find_scarce(policy, idle(), 512 * mib) == scarce::nothing); }
+TEST_CASE("an idle node admits") {
+  CHECK(find_scarce(policy, idle(), 512 * mib) == scarce::nothing);
+}
 
 TEST_CASE("limits may add up to more than there is, but not beyond the overcommit factor") {
   auto load = idle();
@@ -74,7 +78,8 @@ TEST_CASE("principals take turns, each in its own order") {
 TEST_CASE("what does not fit is passed by, but not for ever") {
   admission_queue q(1000);
   q.push("big", 1, gib);
-  for (admission_queue::ticket t = 100; t < 100 + 2 * admission_queue::max_passes; ++t) q.push("small", t, mib);
+  for (admission_queue::ticket t = 100; t < 100 + 2 * admission_queue::max_passes; ++t)
+    q.push("small", t, mib);
   const auto only_small = [](std::uint64_t limit) { return limit < gib; };
   unsigned passed = 0;
   while (q.pop(only_small)) ++passed;

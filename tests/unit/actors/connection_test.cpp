@@ -1,5 +1,4 @@
 #include <catch2/catch.hpp>
-
 #include <cstring>
 
 #include "node_fixture.hpp"
@@ -21,7 +20,8 @@ proto::frame request(const std::function<void(proto::Request::Builder)>& f) {
 struct stranger {
   explicit stranger(node_fixture& n)
       : node(n),
-        handler(dsec::actors::open_connection(*n.system, n.slot->get(), 120s, "e0", session, {"alice", "x"})) {
+        handler(dsec::actors::open_connection(*n.system, n.slot->get(), 120s, "e0", session,
+                                              {"alice", "x"})) {
     node.run();
   }
   void say(proto::frame f) {
@@ -165,7 +165,8 @@ TEST_CASE("a request that nobody answers is answered when its deadline passes") 
 TEST_CASE("images are listed") {
   node_fixture node;
   client alice(node, "alice");
-  CHECK(alice.call([](auto r) { r.getBody().setListImages(); }).ids == std::vector<std::string>{"debian:12"});
+  CHECK(alice.call([](auto r) { r.getBody().setListImages(); }).ids ==
+        std::vector<std::string>{"debian:12"});
 }
 
 TEST_CASE("a sandbox of an unknown edge is not found, and what is no id is refused") {

@@ -126,8 +126,12 @@ TEST_CASE("a create with a key that was used gives the same sandbox") {
 TEST_CASE("a second create with the same key waits for the first") {
   node_fixture node;
   client alice(node, "alice");
-  SECTION("while images are looked up") { node.copy->held = true; }
-  SECTION("while the backend starts it") { node.start->held = true; }
+  SECTION("while images are looked up") {
+    node.copy->held = true;
+  }
+  SECTION("while the backend starts it") {
+    node.start->held = true;
+  }
   const auto first = alice.ask(create(), 0, "k");
   const auto second = alice.ask(create(), 0, "k");
   CHECK_FALSE(alice.got(first));
@@ -164,10 +168,11 @@ TEST_CASE("keys belong to their principal") {
 
 TEST_CASE("a create that failed leaves its key free for another try") {
   bool fail = true;
-  node_fixture node({.run = {}, .on_step = [&](std::string_view step, const std::string&) -> base::result<void> {
-                       if (step == "start" && fail) return base::fail(base::errc::io, "no space left");
-                       return {};
-                     }});
+  node_fixture node(
+      {.run = {}, .on_step = [&](std::string_view step, const std::string&) -> base::result<void> {
+         if (step == "start" && fail) return base::fail(base::errc::io, "no space left");
+         return {};
+       }});
   client alice(node, "alice");
   CHECK(alice.call(create(), 0, "k").code == "io");
   CHECK(alice.call(create([](auto c) { c.setImage("nope:1"); }), 0, "k").code == "not_found");

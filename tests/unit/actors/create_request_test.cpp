@@ -1,8 +1,8 @@
 #include "actors/create_request.hpp"
 
 #include <capnp/message.h>
-#include <catch2/catch.hpp>
 
+#include <catch2/catch.hpp>
 #include <functional>
 
 using namespace dsec::actors;
@@ -97,7 +97,8 @@ TEST_CASE("names that could not be used inside are refused") {
   CHECK(code(variables({{"", "c"}})) == base::errc::invalid_argument);
   CHECK(code([](auto c) { c.setWorkdir("relative"); }) == base::errc::invalid_argument);
   CHECK(code([](auto c) { c.setHostname("Not_A_Host"); }) == base::errc::invalid_argument);
-  CHECK(code([](auto c) { c.setInitUser(capnp::Text::Reader("a\0b", 3)); }) == base::errc::invalid_argument);
+  CHECK(code([](auto c) { c.setInitUser(capnp::Text::Reader("a\0b", 3)); }) ==
+        base::errc::invalid_argument);
   CHECK(code([](auto c) { c.initToolkits(17); }) == base::errc::invalid_argument);
   CHECK(code([](auto c) {
           auto l = c.initLabels(1);

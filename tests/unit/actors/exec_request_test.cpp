@@ -1,9 +1,9 @@
 #include "actors/exec_request.hpp"
 
 #include <capnp/message.h>
-#include <catch2/catch.hpp>
 
 #include <algorithm>
+#include <catch2/catch.hpp>
 #include <functional>
 
 #include "proto/limits.hpp"
@@ -31,7 +31,9 @@ base::result<exec_request> parse(const std::function<void(proto::Exec::Builder)>
   return parse_exec(e.asReader(), spec(), 64 << 20);
 }
 
-void program(proto::Exec::Builder e) { e.initArgv(1).set(0, "true"); }
+void program(proto::Exec::Builder e) {
+  e.initArgv(1).set(0, "true");
+}
 
 bool has(const std::vector<std::string>& env, const std::string& variable) {
   return std::count(env.begin(), env.end(), variable) == 1;
@@ -85,7 +87,9 @@ TEST_CASE("exactly one of argv and shell is wanted") {
   CHECK(parse([](auto e) {
           program(e);
           e.setShell("true");
-        }).error().code == base::errc::invalid_argument);
+        })
+            .error()
+            .code == base::errc::invalid_argument);
   const auto shell = parse([](auto e) { e.setShell("exit 3"); });
   CHECK(shell->command.kind == backends::exec_kind::shell);
   CHECK(shell->command.argv == std::vector<std::string>{"exit 3"});
@@ -106,7 +110,8 @@ TEST_CASE("an output cap is even, not tiny and not endless") {
     return parse([asked](auto e) {
              program(e);
              e.setOutputLimit(asked);
-           })->command.output_cap;
+           })
+        ->command.output_cap;
   };
   CHECK(cap(1) == 4096);
   CHECK(cap(9999) == 10'000);
@@ -133,7 +138,8 @@ TEST_CASE("file operations need an absolute path and read at most a message") {
   capnp::MallocMessageBuilder message;
   auto f = message.initRoot<proto::ReadFile>();
   f.setPath("etc/passwd");
-  CHECK(parse_read_file(f.asReader(), spec(), "dsec.file1").error().code == base::errc::invalid_argument);
+  CHECK(parse_read_file(f.asReader(), spec(), "dsec.file1").error().code ==
+        base::errc::invalid_argument);
   f.setPath("/etc/passwd");
   f.setOffset(7);
   const auto r = parse_read_file(f.asReader(), spec(), "dsec.file1");

@@ -1,7 +1,6 @@
 #include "actors/health.hpp"
 
 #include <catch2/catch.hpp>
-
 #include <nlohmann/json.hpp>
 
 #include "node_fixture.hpp"

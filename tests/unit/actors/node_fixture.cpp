@@ -1,7 +1,6 @@
 #include "node_fixture.hpp"
 
 #include <caf/scoped_actor.hpp>
-
 #include <stdexcept>
 #include <utility>
 
@@ -43,7 +42,8 @@ void memory_records::fail_from_now(bool on) {
 }
 
 base::result<actors::resolved_images> fixed_images::resolve(const actors::image_refs& refs) {
-  const std::map<std::string, std::string> known{{"debian:12", "aa"}, {"code:1", "bb"}, {"pytest:8", "cc"}};
+  const std::map<std::string, std::string> known{
+      {"debian:12", "aa"}, {"code:1", "bb"}, {"pytest:8", "cc"}};
   actors::resolved_images out;
   auto all = refs.toolkits;
   if (!refs.workspace.empty()) all.insert(all.begin(), refs.workspace);
@@ -68,8 +68,12 @@ base::result<std::vector<fs::image>> fixed_images::list() {
 
 namespace {
 
-std::string str(capnp::Text::Reader t) { return {t.begin(), t.size()}; }
-std::string str(capnp::Data::Reader d) { return {reinterpret_cast<const char*>(d.begin()), d.size()}; }
+std::string str(capnp::Text::Reader t) {
+  return {t.begin(), t.size()};
+}
+std::string str(capnp::Data::Reader d) {
+  return {reinterpret_cast<const char*>(d.begin()), d.size()};
+}
 
 void decode_command(proto::Command::Reader c, answer& a) {
   a.kind = "command";
@@ -106,8 +110,12 @@ void decode_error(proto::Error::Reader e, answer& a) {
 
 void decode_rest(proto::Reply::Body::Reader body, answer& a) {
   switch (body.which()) {
-    case proto::Reply::Body::HELLO: a.kind = "hello"; break;
-    case proto::Reply::Body::PONG: a.kind = "pong"; break;
+    case proto::Reply::Body::HELLO:
+      a.kind = "hello";
+      break;
+    case proto::Reply::Body::PONG:
+      a.kind = "pong";
+      break;
     case proto::Reply::Body::OUTPUT:
       a.kind = "output";
       a.out = str(body.getOutput().getData());
@@ -126,7 +134,8 @@ void decode_rest(proto::Reply::Body::Reader body, answer& a) {
       a.kind = "file_written";
       a.size = body.getFileWritten().getSize();
       break;
-    default: a.kind = "?";
+    default:
+      a.kind = "?";
   }
 }
 
@@ -137,9 +146,12 @@ answer decode(const proto::frame& f) {
   const auto ok = proto::view<proto::Reply>(f).read([&](proto::Reply::Reader reply) {
     const auto body = reply.getBody();
     switch (body.which()) {
-      case proto::Reply::Body::ERROR: return decode_error(body.getError(), a);
-      case proto::Reply::Body::SANDBOX: return decode_sandbox(body.getSandbox(), a);
-      case proto::Reply::Body::COMMAND: return decode_command(body.getCommand(), a);
+      case proto::Reply::Body::ERROR:
+        return decode_error(body.getError(), a);
+      case proto::Reply::Body::SANDBOX:
+        return decode_sandbox(body.getSandbox(), a);
+      case proto::Reply::Body::COMMAND:
+        return decode_command(body.getCommand(), a);
       case proto::Reply::Body::SANDBOXES:
         a.kind = "sandboxes";
         for (const auto s : body.getSandboxes()) a.ids.push_back(str(s.getSandboxId()));
@@ -150,9 +162,11 @@ answer decode(const proto::frame& f) {
         return;
       case proto::Reply::Body::IMAGES:
         a.kind = "images";
-        for (const auto i : body.getImages()) a.ids.push_back(str(i.getName()) + ":" + str(i.getTag()));
+        for (const auto i : body.getImages())
+          a.ids.push_back(str(i.getName()) + ":" + str(i.getTag()));
         return;
-      default: return decode_rest(body, a);
+      default:
+        return decode_rest(body, a);
     }
   });
   if (!ok) throw std::logic_error(ok.error().to_string());
@@ -160,10 +174,14 @@ answer decode(const proto::frame& f) {
 }
 
 client::client(node_fixture& node, const std::string& principal) : node_(node) {
-  handler_ = actors::open_connection(*node.system, node.slot->get(), 120s, node.config.node.name, session,
-                                     {principal, "127.0.0.1:1"});
+  handler_ = actors::open_connection(*node.system, node.slot->get(), 120s, node.config.node.name,
+                                     session, {principal, "127.0.0.1:1"});
   node_.run();
   hello();
+}
+
+client::~client() {
+  disconnect();
 }
 
 void client::hello() {
@@ -183,18 +201,20 @@ void client::disconnect() {
 std::uint64_t client::ask(const fill& f, std::uint32_t deadline_ms, const std::string& key) {
   capnp::MallocMessageBuilder message;
   auto request = message.initRoot<proto::Request>();
-  request.setId(++last_id_);
+  const auto id = ++last_id_;
+  request.setId(id);
   request.setDeadlineMs(deadline_ms);
   request.setIdempotencyKey(key.c_str());
   f(request);
   raw(proto::frame::from_builder(message));
-  return last_id_;
+  return id;
 }
 
 std::optional<answer> client::got(std::uint64_t id) const {
   for (const auto& f : session->sent) {
     std::uint64_t of = 0;
-    static_cast<void>(proto::view<proto::Reply>(f).read([&](proto::Reply::Reader r) { of = r.getId(); }));
+    static_cast<void>(
+        proto::view<proto::Reply>(f).read([&](proto::Reply::Reader r) { of = r.getId(); }));
     if (of == id) return decode(f);
   }
   return std::nullopt;
@@ -218,17 +238,22 @@ node_fixture::node_fixture(fake::script s, std::vector<actors::sandbox_record> k
   worker->start_pool = start;
   worker->kill_pool = kill;
   worker->copy_pool = copy;
+  worker->background_pool = background;
   worker->health = std::make_shared<actors::health_board>();
-  worker->writer = std::make_shared<actors::record_writer>(std::move(store), [](const base::error&) {});
+  worker->writer =
+      std::make_shared<actors::record_writer>(std::move(store), [](const base::error&) {});
   worker->images = std::make_shared<fixed_images>();
   const auto began = scheduler().clock().now();
   worker->wall = [this, began] {
-    return std::chrono::system_clock::time_point(1'700'000'000s) + (scheduler().clock().now() - began);
+    return std::chrono::system_clock::time_point(1'700'000'000s) +
+           (scheduler().clock().now() - began);
   };
   worker->memory = [this]() -> base::result<actors::memory_reading> { return memory; };
   table = actors::make_edge_table(std::move(known), *worker);
   root = system->spawn(actors::root_supervisor,
-                       actors::root_args{worker, table, slot, [this](const std::string& why) { given_up.push_back(why); }});
+                       actors::root_args{worker, table, slot, [this](const std::string& why) {
+                                           given_up.push_back(why);
+                                         }});
   run();
 }
 
@@ -241,12 +266,13 @@ node_fixture::~node_fixture() {
   start->jobs.clear();
   kill->jobs.clear();
   copy->jobs.clear();
+  background->jobs.clear();
 }
 
 void node_fixture::run() {
   for (bool moved = true; moved;) {
     moved = scheduler().run() > 0;
-    for (auto* pool : {start.get(), kill.get(), copy.get()}) {
+    for (auto* pool : {start.get(), kill.get(), copy.get(), background.get()}) {
       if (!pool->held) moved = pool->run_one() || moved;
     }
   }
@@ -261,7 +287,8 @@ void node_fixture::advance(std::chrono::milliseconds total, std::chrono::millise
 
 std::string node_fixture::running_sandbox(client& c, const client::fill& more) {
   const auto a = c.call(more ? more : create());
-  if (a.kind != "sandbox" || a.phase != "running") throw std::logic_error("create failed: " + a.message);
+  if (a.kind != "sandbox" || a.phase != "running")
+    throw std::logic_error("create failed: " + a.message);
   return a.sandbox_id;
 }
 
@@ -296,14 +323,19 @@ client::fill exec(const std::string& sandbox_id, const std::string& command_id,
 }
 
 client::fill get(const std::string& sandbox_id) {
-  return [=](proto::Request::Builder r) { r.getBody().initGetSandbox().setSandboxId(sandbox_id.c_str()); };
+  return [=](proto::Request::Builder r) {
+    r.getBody().initGetSandbox().setSandboxId(sandbox_id.c_str());
+  };
 }
 
 client::fill stop(const std::string& sandbox_id) {
-  return [=](proto::Request::Builder r) { r.getBody().initStopSandbox().setSandboxId(sandbox_id.c_str()); };
+  return [=](proto::Request::Builder r) {
+    r.getBody().initStopSandbox().setSandboxId(sandbox_id.c_str());
+  };
 }
 
-client::fill get_command(const std::string& sandbox_id, const std::string& command_id, std::uint32_t wait_ms) {
+client::fill get_command(const std::string& sandbox_id, const std::string& command_id,
+                         std::uint32_t wait_ms) {
   return [=](proto::Request::Builder r) {
     auto c = r.getBody().initGetCommand();
     c.setSandboxId(sandbox_id.c_str());

@@ -1,13 +1,14 @@
-// A whole node without sockets and without threads that matter: gateway, edge, sandboxes and connections on CAF's
-// test scheduler (virtual time), pools that the test runs by hand, a store in memory, a fake backend and clients
-// that speak the protocol through a fake session. Everything happens on the test's thread, in a known order.
+// A whole node without sockets and without threads that matter: gateway, edge, sandboxes and
+// connections on CAF's test scheduler (virtual time), pools that the test runs by hand, a store in
+// memory, a fake backend and clients that speak the protocol through a fake session. Everything
+// happens on the test's thread, in a known order.
 #pragma once
+
+#include <capnp/message.h>
 
 #include <caf/actor_system.hpp>
 #include <caf/scheduler/test_coordinator.hpp>
 #include <caf/send.hpp>
-#include <capnp/message.h>
-
 #include <chrono>
 #include <deque>
 #include <functional>
@@ -71,7 +72,8 @@ class fixed_images final : public actors::image_catalogue {
 
 /// What a client got, with the parts tests look at.
 struct answer {
-  std::string kind;  // error, hello, pong, sandbox, sandboxes, command, output, file_data, file_written, images, commands
+  std::string kind;  // error, hello, pong, sandbox, sandboxes, command, output, file_data,
+                     // file_written, images, commands
   std::string code, message, object;
   bool retryable = false;
   std::string sandbox_id, phase, cause, detail;
@@ -102,6 +104,9 @@ class client {
   using fill = std::function<void(proto::Request::Builder)>;
 
   client(node_fixture& node, const std::string& principal);
+  ~client();
+  client(const client&) = delete;
+  client& operator=(const client&) = delete;
 
   /// Sends a request and lets everything happen that can; returns its id.
   std::uint64_t ask(const fill& f, std::uint32_t deadline_ms = 0, const std::string& key = {});
@@ -130,7 +135,8 @@ class node_fixture {
   /// Runs actors and the pools that are not held until nothing moves.
   void run();
   /// Lets virtual time pass in steps, so that what falls due happens in order.
-  void advance(std::chrono::milliseconds total, std::chrono::milliseconds step = std::chrono::milliseconds(100));
+  void advance(std::chrono::milliseconds total,
+               std::chrono::milliseconds step = std::chrono::milliseconds(100));
 
   /// Creates a sandbox for `c` and returns its id; it runs.
   std::string running_sandbox(client& c, const client::fill& more = {});
@@ -142,6 +148,7 @@ class node_fixture {
   std::shared_ptr<manual_pool> start = std::make_shared<manual_pool>();
   std::shared_ptr<manual_pool> kill = std::make_shared<manual_pool>();
   std::shared_ptr<manual_pool> copy = std::make_shared<manual_pool>();
+  std::shared_ptr<manual_pool> background = std::make_shared<manual_pool>();
   memory_records* records = nullptr;
   std::shared_ptr<fake::backend> backend;
   std::shared_ptr<actors::worker> worker = std::make_shared<actors::worker>();
@@ -165,7 +172,8 @@ client::fill exec(const std::string& sandbox_id, const std::string& command_id,
                   std::function<void(proto::Exec::Builder)> more = {});
 client::fill get(const std::string& sandbox_id);
 client::fill stop(const std::string& sandbox_id);
-client::fill get_command(const std::string& sandbox_id, const std::string& command_id, std::uint32_t wait_ms = 0);
+client::fill get_command(const std::string& sandbox_id, const std::string& command_id,
+                         std::uint32_t wait_ms = 0);
 client::fill kill_command(const std::string& sandbox_id, const std::string& command_id);
 client::fill list();
 

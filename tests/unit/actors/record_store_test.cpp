@@ -1,7 +1,6 @@
 #include "actors/record_store.hpp"
 
 #include <catch2/catch.hpp>
-
 #include <filesystem>
 
 #include "actors/record_writer.hpp"
@@ -50,12 +49,16 @@ sandbox_record sample(const std::string& id) {
   return r;
 }
 
-record_ptr shared(sandbox_record r) { return std::make_shared<const sandbox_record>(std::move(r)); }
+record_ptr shared(sandbox_record r) {
+  return std::make_shared<const sandbox_record>(std::move(r));
+}
 
 /// Notes what is written and holds up the writer's thread until it is let go.
 class slow_store final : public record_store {
  public:
-  base::result<std::vector<sandbox_record>> load() override { return std::vector<sandbox_record>{}; }
+  base::result<std::vector<sandbox_record>> load() override {
+    return std::vector<sandbox_record>{};
+  }
   base::result<void> apply(const std::vector<record_change>& changes) override {
     const std::scoped_lock lock(gate);
     batches.push_back(changes.size());
@@ -113,7 +116,8 @@ TEST_CASE("of several phases of one sandbox only the newest that is due is writt
   {
     const std::scoped_lock held(seen->gate);
     // The first may already be under way; the others gather behind it.
-    for (const auto p : {base::phase::requested, base::phase::admitted, base::phase::preparing, base::phase::starting}) {
+    for (const auto p : {base::phase::requested, base::phase::admitted, base::phase::preparing,
+                         base::phase::starting}) {
       auto r = sample("e0-a");
       r.phase = p;
       last = writer.save(shared(r));

@@ -1,6 +1,6 @@
-#include <catch2/catch.hpp>
-
 #include <algorithm>
+#include <atomic>
+#include <catch2/catch.hpp>
 
 #include "node_fixture.hpp"
 
@@ -12,7 +12,9 @@ namespace backends = dsec::backends;
 
 namespace {
 
-void hold(dsec::proto::Exec::Builder e) { e.initArgv(1).set(0, "hold"); }
+void hold(dsec::proto::Exec::Builder e) {
+  e.initArgv(1).set(0, "hold");
+}
 
 fake::script printing(std::string out, std::string err = {}) {
   return {.run =
@@ -47,6 +49,26 @@ TEST_CASE("exec answers with exit code and output") {
   CHECK(a.argv == std::vector<std::string>{"true"});
 }
 
+TEST_CASE("a command that could not start now is started by the same request sent again") {
+  std::atomic<int> tries = 0;
+  node_fixture node({.run =
+                         [&](const backends::exec_spec&) {
+                           fake::fate f;
+                           if (tries++ == 0)
+                             f.refused = base::error{base::errc::unavailable, "spawner died", 0};
+                           f.exit_code = 4;
+                           return f;
+                         },
+                     .on_step = {}});
+  client alice(node, "alice");
+  const auto id = node.running_sandbox(alice);
+  CHECK(alice.call(exec(id, "c1")).code == "unavailable");
+  const auto again = alice.call(exec(id, "c1"));
+  CHECK(again.state == "ended");
+  CHECK(again.exit_code == 4);
+  CHECK(executions(node, id, "c1") == 2);
+}
+
 TEST_CASE("exec without wait answers when the command runs") {
   node_fixture node(holding());
   client alice(node, "alice");
@@ -64,7 +86,10 @@ TEST_CASE("a known command is never started again") {
   client alice(node, "alice");
   const auto id = node.running_sandbox(alice);
   const auto first = alice.call(exec(id, "c1"));
-  const auto again = alice.call(exec(id, "c1", [](auto e) { e.setShell(""); e.initArgv(1).set(0, "other"); }));
+  const auto again = alice.call(exec(id, "c1", [](auto e) {
+    e.setShell("");
+    e.initArgv(1).set(0, "other");
+  }));
   CHECK(again.exit_code == first.exit_code);
   CHECK(again.out == "once");
   CHECK(executions(node, id, "c1") == 1);
@@ -104,10 +129,11 @@ TEST_CASE("a command that cannot be started is an error each time it is asked fo
 
 TEST_CASE("a command that the backend does not take leaves its id free") {
   bool refuse = true;
-  node_fixture node({.run = {}, .on_step = [&](std::string_view step, const std::string&) -> base::result<void> {
-                       if (step == "exec" && refuse) return base::fail(base::errc::capacity, "too many commands");
-                       return {};
-                     }});
+  node_fixture node(
+      {.run = {}, .on_step = [&](std::string_view step, const std::string&) -> base::result<void> {
+         if (step == "exec" && refuse) return base::fail(base::errc::capacity, "too many commands");
+         return {};
+       }});
   client alice(node, "alice");
   const auto id = node.running_sandbox(alice);
   CHECK(alice.call(exec(id, "c1")).code == "capacity");
@@ -261,6 +287,7 @@ TEST_CASE("commands are listed in order, file operations are not") {
     w.setSandboxId(id.c_str());
     w.setPath("/f");
   });
-  const auto a = alice.call([&](auto r) { r.getBody().initListCommands().setSandboxId(id.c_str()); });
+  const auto a =
+      alice.call([&](auto r) { r.getBody().initListCommands().setSandboxId(id.c_str()); });
   CHECK(a.ids == std::vector<std::string>{"b", "a"});
 }

@@ -1,6 +1,5 @@
-#include <catch2/catch.hpp>
-
 #include <algorithm>
+#include <catch2/catch.hpp>
 #include <string>
 
 #include "node_fixture.hpp"
@@ -11,7 +10,8 @@ using namespace std::chrono_literals;
 
 namespace {
 
-client::fill write(const std::string& id, const std::string& path, const std::string& data, std::uint64_t offset = 0) {
+client::fill write(const std::string& id, const std::string& path, const std::string& data,
+                   std::uint64_t offset = 0) {
   return [=](dsec::proto::Request::Builder r) {
     auto w = r.getBody().initWriteFile();
     w.setSandboxId(id.c_str());
@@ -21,7 +21,8 @@ client::fill write(const std::string& id, const std::string& path, const std::st
   };
 }
 
-client::fill read(const std::string& id, const std::string& path, std::uint64_t offset = 0, std::uint32_t length = 0) {
+client::fill read(const std::string& id, const std::string& path, std::uint64_t offset = 0,
+                  std::uint32_t length = 0) {
   return [=](dsec::proto::Request::Builder r) {
     auto f = r.getBody().initReadFile();
     f.setSandboxId(id.c_str());
@@ -67,7 +68,8 @@ TEST_CASE("file operations leave no spool behind") {
   alice.call(read(id, "/a"));
   alice.call(read(id, "/missing"));
   const auto steps = node.backend->steps();
-  const auto forgotten = std::count_if(steps.begin(), steps.end(), [](const auto& s) { return s.rfind("forget", 0) == 0; });
+  const auto forgotten = std::count_if(steps.begin(), steps.end(),
+                                       [](const auto& s) { return s.rfind("forget", 0) == 0; });
   CHECK(forgotten == 3);
 }
 

@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <catch2/catch.hpp>
+#include <utility>
 
 #include "base/failpoint.hpp"
 #include "node_fixture.hpp"
@@ -39,10 +41,12 @@ TEST_CASE("a create answers when the sandbox runs, and its record is written") {
 TEST_CASE("the record is in the store before the backend starts anything") {
   std::optional<base::phase> seen;
   memory_records* records = nullptr;
-  node_fixture node({.run = {}, .on_step = [&](std::string_view step, const std::string& id) -> base::result<void> {
-                       if (step == "start") seen = records->find(id).value().phase;
-                       return {};
-                     }});
+  node_fixture node(
+      {.run = {},
+       .on_step = [&](std::string_view step, const std::string& id) -> base::result<void> {
+         if (step == "start") seen = records->find(id).value().phase;
+         return {};
+       }});
   records = node.records;
   client alice(node, "alice");
   alice.call(create());
@@ -131,14 +135,14 @@ TEST_CASE("stop before the start job begins cancels it") {
 
 TEST_CASE("stop while the backend starts ends what it started") {
   std::function<void()> in_start;
-  node_fixture node({.run = {}, .on_step = [&](std::string_view step, const std::string&) -> base::result<void> {
-                       if (step == "start" && in_start) in_start();
-                       return {};
-                     }});
+  node_fixture node(
+      {.run = {}, .on_step = [&](std::string_view step, const std::string&) -> base::result<void> {
+         if (step == "start" && in_start) std::exchange(in_start, nullptr)();
+         return {};
+       }});
   client alice(node, "alice");
   std::uint64_t stopped = 0;
   in_start = [&] {
-    in_start = nullptr;
     node.start->held = true;  // this job is under way
     const auto id = alice.call(list()).ids.at(0);
     CHECK(alice.call(get(id)).phase == "starting");

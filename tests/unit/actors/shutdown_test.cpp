@@ -1,6 +1,5 @@
-#include <catch2/catch.hpp>
-
 #include <caf/scoped_actor.hpp>
+#include <catch2/catch.hpp>
 
 #include "actors/terminator.hpp"
 #include "node_fixture.hpp"
@@ -33,8 +32,8 @@ struct shutdown {
   node_fixture& node;
   caf::scoped_actor self;
   actors::terminator_actor terminator;
-  using handle_type = decltype(std::declval<caf::scoped_actor&>()->request(actors::terminator_actor{}, caf::infinite,
-                                                                           actors::shut_down{}));
+  using handle_type = decltype(std::declval<caf::scoped_actor&>()->request(
+      actors::terminator_actor{}, caf::infinite, actors::shut_down{}));
   std::optional<handle_type> handle;
 };
 

@@ -1,7 +1,6 @@
 // Actors that die: what goes on, who is told what.
-#include <catch2/catch.hpp>
-
 #include <caf/scoped_actor.hpp>
+#include <catch2/catch.hpp>
 
 #include "node_fixture.hpp"
 
@@ -12,7 +11,9 @@ namespace base = dsec::base;
 
 namespace {
 
-void hold(dsec::proto::Exec::Builder e) { e.initArgv(1).set(0, "hold"); }
+void hold(dsec::proto::Exec::Builder e) {
+  e.initArgv(1).set(0, "hold");
+}
 
 void crash(node_fixture& node, const actors::sandbox_actor& who) {
   caf::anon_send_exit(who, caf::exit_reason::kill);
@@ -77,7 +78,8 @@ TEST_CASE("whoever waits for a command when the actor dies goes on waiting at th
   CHECK(std::count(steps.begin(), steps.end(), "exec " + id + " c1") == 1);
 }
 
-TEST_CASE("an actor that dies while its sandbox starts is replaced by one that finishes the start") {
+TEST_CASE(
+    "an actor that dies while its sandbox starts is replaced by one that finishes the start") {
   node_fixture node;
   client alice(node, "alice");
   node.start->held = true;

@@ -43,11 +43,10 @@ TEST_CASE("a running command keeps its sandbox from being idle") {
   node_fixture node(holding());
   client alice(node, "alice");
   const auto id = node.running_sandbox(alice, create_idle(10));
-  alice.ask(exec(id, "c1",
-                 [](auto e) {
-                   e.initArgv(1).set(0, "hold");
-                   e.setWait(false);
-                 }));
+  alice.ask(exec(id, "c1", [](auto e) {
+    e.initArgv(1).set(0, "hold");
+    e.setWait(false);
+  }));
   node.advance(100s, 1s);
   CHECK(node.backend->live() == 1);
   node.backend->finish(id, "c1");
@@ -61,7 +60,8 @@ TEST_CASE("the absolute limit counts however busy a sandbox is") {
   node_fixture node(holding());
   client alice(node, "alice");
   const auto id = node.running_sandbox(alice, create([](auto c) { c.setAbsoluteTtlSeconds(30); }));
-  const auto waiting = alice.ask(exec(id, "c1", [](auto e) { e.initArgv(1).set(0, "hold"); }), 600'000);
+  const auto waiting =
+      alice.ask(exec(id, "c1", [](auto e) { e.initArgv(1).set(0, "hold"); }), 600'000);
   node.advance(29s, 1s);
   CHECK(node.backend->live() == 1);
   node.advance(2s, 1s);

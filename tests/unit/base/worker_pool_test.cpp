@@ -1,8 +1,7 @@
 #include "base/worker_pool.hpp"
 
-#include <catch2/catch.hpp>
-
 #include <atomic>
+#include <catch2/catch.hpp>
 #include <future>
 #include <thread>
 
