@@ -17,7 +17,6 @@
 #include <chrono>
 #include <cstdio>
 #include <fstream>
-#include <sstream>
 #include <thread>
 
 #include "backends/sys/file.hpp"
@@ -32,6 +31,8 @@ namespace dsec::test {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr std::uint32_t slots = 8, ids = 65536, runs = 1000;
 
 /// "" when it is gone, as a process may be.
 std::string slurp(const fs::path& path) {
@@ -204,6 +205,14 @@ slot_groups::~slot_groups() {
   }
 }
 
+std::uint32_t launcher_rig::uid_base() {
+  return 500'000'000 + static_cast<std::uint32_t>(::getpid()) % runs * slots * ids;
+}
+
+std::uint32_t launcher_rig::aether_uid() {
+  return 1'100'000'000 + static_cast<std::uint32_t>(::getpid()) % runs * slots;
+}
+
 launcher_rig::launcher_rig(std::vector<std::string> environment, guest_program program)
     : environment_(std::move(environment)) {
   fs::create_directories(state() / "sandboxes");
@@ -277,12 +286,12 @@ fs::path launcher_rig::upper(const std::string& id) const {
 void launcher_rig::prepare(const std::string& id, std::uint32_t number,
                            const sandbox_options& options) {
   for (const auto& layer : options.layers) {
-    if (const auto error = client_->attach(layer, image(layer)); !error.empty())
+    if (const auto error = client_->attach(layer, image(layer)); error != "done")
       throw rig_error(error);
   }
-  const auto aether = aether_uid + number;
-  if (const auto error = client_->make_slot(number, uid_base + number * 65536, aether);
-      !error.empty())
+  const auto aether = aether_uid() + number;
+  if (const auto error = client_->make_slot(number, uid_base() + number * ids, aether);
+      error != "done")
     throw rig_error(error);
   groups_.erase(number);
   groups_.emplace(number, slot_groups::make("dsec-launcher-" + std::to_string(::getpid()) + "-" +
@@ -314,7 +323,7 @@ launcher_rig::made launcher_rig::ask_create(const std::string& id, std::uint32_t
   for (const auto& t : g.cmd_tasks) fds.push_back(t.get());
   reply r = client_->ask(guest::launch::create, request, fds);
   made m{launch_client::outcome(r), {}, {}};
-  if (m.error.empty()) {
+  if (m.outcome == "done") {
     m.box = inside(std::move(r.fds.at(0)));
     m.pidfd = std::move(r.fds.at(1));
   }
@@ -325,14 +334,14 @@ launcher_rig::made launcher_rig::create(const std::string& id, std::uint32_t num
                                         const sandbox_options& options) {
   prepare(id, number, options);
   made m = ask_create(id, number, options);
-  if (!m.error.empty()) throw rig_error("create: " + m.error);
+  if (m.outcome != "done") throw rig_error("create: " + m.outcome);
   return m;
 }
 
 void launcher_rig::destroy(const std::string& id, made& m) {
   m.box.quit(0);
   if (client_->wait_exited().sandbox != id) throw rig_error("another sandbox ended");
-  if (const auto error = client_->release(id); !error.empty()) throw rig_error(error);
+  if (const auto error = client_->release(id); error != "done") throw rig_error(error);
 }
 
 std::string mount_table() {
@@ -340,12 +349,13 @@ std::string mount_table() {
 }
 
 std::string loop_devices() {
-  std::ostringstream all;
+  const auto ours = image("busybox").parent_path().string();
+  std::string all;
   for (const auto& entry : fs::directory_iterator("/sys/block")) {
-    const auto backing = entry.path() / "loop/backing_file";
-    if (fs::exists(backing)) all << entry.path().filename().string() << " " << slurp(backing);
+    const auto backing = slurp(entry.path() / "loop/backing_file");
+    if (backing.find(ours) == 0) all += entry.path().filename().string() + " " + backing;
   }
-  return all.str();
+  return all;
 }
 
 std::vector<pid_t> processes_of_tests() {
@@ -357,7 +367,7 @@ std::vector<pid_t> processes_of_tests() {
     const auto at = text.find("\nUid:\t");
     if (at == std::string::npos) continue;
     const auto uid = std::stoul(text.substr(at + 6));
-    if (uid >= launcher_rig::uid_base && uid < launcher_rig::aether_uid + 100'000)
+    if (uid - launcher_rig::uid_base() < slots * ids || uid - launcher_rig::aether_uid() < slots)
       found.push_back(std::stoi(name));
   }
   return found;

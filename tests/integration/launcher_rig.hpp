@@ -107,7 +107,7 @@ class launch_client {
     request.h.req = ++last_;
     return exchange(&request, sizeof request, fds);
   }
-  /// "" or "step: errno name".
+  /// "done" or "step: errno name".
   template <class T>
   std::string order(guest::launch type, const T& request, const std::vector<int>& fds = {}) {
     return outcome(ask(type, request, fds));
@@ -150,7 +150,9 @@ struct sandbox_options {
 
 class launcher_rig {
  public:
-  static constexpr std::uint32_t uid_base = 700'000'000, aether_uid = 799'000'000;
+  /// Ids of this process alone, for eight slots: several runs on one machine do not meet.
+  static std::uint32_t uid_base();
+  static std::uint32_t aether_uid();
 
   enum class guest_program { standin, aether };
   /// Starts a launcher. `environment`: for failure points.
@@ -173,7 +175,7 @@ class launcher_rig {
   void start_launcher(int layers_ns = -1);
 
   struct made {
-    std::string error;  // "" = done
+    std::string outcome;  // "done" or "step: what: errno name"
     inside box;
     unique_fd pidfd;
   };
@@ -197,9 +199,9 @@ class launcher_rig {
 
 /// The calling process's own mount table, to be compared before and after.
 std::string mount_table();
-/// Loop devices in use, by backing file.
+/// Loop devices in use on images of this process.
 std::string loop_devices();
-/// Processes whose real uid lies in the tests' ranges.
+/// Processes whose real uid is one of this process's.
 std::vector<pid_t> processes_of_tests();
 
 }  // namespace dsec::test

@@ -94,7 +94,7 @@ reply launch_client::exchange(const void* request, std::size_t size, const std::
 
 std::string launch_client::outcome(const reply& r) {
   const auto& result = r.as<guest::launch_result>();
-  if (result.sys_errno == 0) return "";
+  if (result.sys_errno == 0) return "done";
   return std::string(result.step) + ": " + ::strerrorname_np(result.sys_errno);
 }
 
@@ -150,7 +150,7 @@ std::map<std::string, launch_client::listed> launch_client::list() {
     all[what.sandbox] = {what, std::move(r.fds.at(0)), std::move(r.fds.at(1))};
     r = receive();
   }
-  if (!outcome(r).empty()) throw rig_error("list: " + outcome(r));
+  if (outcome(r) != "done") throw rig_error("list: " + outcome(r));
   return all;
 }
 

@@ -59,7 +59,7 @@ TEST_CASE("aether starts with its descriptors, its uid and no capability", "[ker
   launcher_rig rig;
   auto made = rig.create("one", 1);
   const auto self = made.box.self();
-  const auto id = std::to_string(launcher_rig::aether_uid + 1);
+  const auto id = std::to_string(launcher_rig::aether_uid() + 1);
   const auto ids = "\t" + id + "\t" + id + "\t" + id + "\t" + id + "\n";
   CHECK_THAT(self, Catch::Contains("Uid:" + ids) && Catch::Contains("Gid:" + ids));
   CHECK_THAT(self, Catch::Contains("Groups:\t" + id + " \n"));
@@ -173,8 +173,8 @@ TEST_CASE("layers are attached once, counted, and detached when unused", "[kerne
   CHECK(client.detach("busybox") == "name: ENOENT");
   CHECK(client.attach("../x", image("busybox")) == "name: EINVAL");
   CHECK(client.attach("broken", "/bin/busybox").find("erofs: create: ") == 0);
-  CHECK(client.attach("busybox", image("busybox")) == "");
-  CHECK(client.attach("busybox", image("busybox")) == "");
+  CHECK(client.attach("busybox", image("busybox")) == "done");
+  CHECK(client.attach("busybox", image("busybox")) == "done");
   const auto mounts = mounts_of(rig.pid());
   CHECK(mounts.find("/layers/busybox") == mounts.rfind("/layers/busybox"));
 
@@ -184,8 +184,8 @@ TEST_CASE("layers are attached once, counted, and detached when unused", "[kerne
   rig.destroy("a", a);
   CHECK(client.detach("busybox") == "in use: EBUSY");
   rig.destroy("b", b);
-  CHECK(client.detach("busybox") == "");
-  CHECK(client.detach("tool") == "");
+  CHECK(client.detach("busybox") == "done");
+  CHECK(client.detach("tool") == "done");
   CHECK(mounts_of(rig.pid()).find("erofs") == std::string::npos);
 }
 
@@ -207,16 +207,16 @@ TEST_CASE("the launcher keeps no mount of the host", "[kernel][launcher]") {
 TEST_CASE("slots are made, used once and dropped", "[kernel][launcher]") {
   launcher_rig rig;
   auto& client = rig.client();
-  const auto base = launcher_rig::uid_base;
-  const auto aether = launcher_rig::aether_uid;
+  const auto base = launcher_rig::uid_base();
+  const auto aether = launcher_rig::aether_uid();
   client.hello();
   const auto before = open_files(rig.pid());
-  CHECK(client.make_slot(5, base, aether) == "");
+  CHECK(client.make_slot(5, base, aether) == "done");
   CHECK(client.make_slot(5, base, aether) == "number: EEXIST");
   CHECK(client.make_slot(6, base, base + 65535) == "ids: EINVAL");
   CHECK(client.make_slot(6, 0, aether) == "ids: EINVAL");
   CHECK(open_files(rig.pid()) == before + 4);
-  CHECK(client.drop_slot(5) == "");
+  CHECK(client.drop_slot(5) == "done");
   CHECK(client.drop_slot(5) == "number: ENOENT");
   CHECK(open_files(rig.pid()) == before);
 }
@@ -229,11 +229,12 @@ TEST_CASE("a sandbox takes its slot with it and costs two descriptors", "[kernel
   auto made = rig.create("one", 1);
   client.hello();
   CHECK(open_files(rig.pid()) == before + 2);
-  CHECK(client.make_slot(1, launcher_rig::uid_base, launcher_rig::aether_uid) == "in use: EBUSY");
+  CHECK(client.make_slot(1, launcher_rig::uid_base(), launcher_rig::aether_uid()) ==
+        "in use: EBUSY");
   CHECK(client.drop_slot(1) == "number: ENOENT");
   rig.destroy("one", made);
-  CHECK(client.make_slot(1, launcher_rig::uid_base, launcher_rig::aether_uid) == "");
-  CHECK(client.drop_slot(1) == "");
+  CHECK(client.make_slot(1, launcher_rig::uid_base(), launcher_rig::aether_uid()) == "done");
+  CHECK(client.drop_slot(1) == "done");
   CHECK(open_files(rig.pid()) == before);
 }
 
@@ -245,7 +246,7 @@ TEST_CASE("bad creates name their step and change nothing", "[kernel][launcher]"
   const auto files = open_files(rig.pid());
   const auto mounts = mounts_of(rig.pid());
   const auto refused = [&](const std::string& id, const sandbox_options& options) {
-    return rig.ask_create(id, 1, options).error;
+    return rig.ask_create(id, 1, options).outcome;
   };
   CHECK(refused("one", {.layers = {"nosuch"}}) == "layers: not attached: ENOENT");
   CHECK(refused("one", {.layers = {}}) == "request: layers: EINVAL");
@@ -258,11 +259,11 @@ TEST_CASE("bad creates name their step and change nothing", "[kernel][launcher]"
   CHECK(open_files(rig.pid()) == files);
   CHECK(mounts_of(rig.pid()) == mounts);
   auto made = rig.ask_create("one", 1, {});
-  REQUIRE(made.error == "");
+  REQUIRE(made.outcome == "done");
   CHECK(refused("one", {}) == "request: sandbox: EEXIST");
   CHECK(made.box.sh("busybox id -u").output == "0\n");
   rig.destroy("one", made);
-  CHECK(rig.client().detach("busybox") == "");
+  CHECK(rig.client().detach("busybox") == "done");
 }
 
 TEST_CASE("whatever step fails, everything is as before", "[kernel][launcher]") {
@@ -279,7 +280,7 @@ TEST_CASE("whatever step fails, everything is as before", "[kernel][launcher]") 
   const auto files = open_files(rig.pid());
   const auto mounts = mounts_of(rig.pid());
   for (int i = 0; i < 2; ++i) {
-    const auto error = rig.ask_create("one", 1, {}).error;
+    const auto error = rig.ask_create("one", 1, {}).outcome;
     CHECK_THAT(error, Catch::EndsWith("failure point: EIO"));
   }
   rig.client().hello();  // the launcher is done with the request before
@@ -287,7 +288,7 @@ TEST_CASE("whatever step fails, everything is as before", "[kernel][launcher]") 
   CHECK(mounts_of(rig.pid()) == mounts);
   CHECK(test::processes_of_tests().empty());
   CHECK(rig.client().list().empty());
-  CHECK(rig.client().drop_slot(1) == "");
-  CHECK(rig.client().detach("busybox") == "");
-  CHECK(rig.client().shutdown() == "");
+  CHECK(rig.client().drop_slot(1) == "done");
+  CHECK(rig.client().detach("busybox") == "done");
+  CHECK(rig.client().shutdown() == "done");
 }

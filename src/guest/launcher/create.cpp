@@ -128,15 +128,17 @@ void creation::drop_upper() {
 
 status creation::build_overlay() {
   const overlay_parts parts{layers_, upper_.get(), slot_->user.get(), slot_->uid_base};
-  return overlay_.build(parts, shop_.detached_overlays);
+  status built = overlay_.build(parts, shop_.detached_overlays);
+  if (!built.ok()) overlay_.drop();
+  return built;
 }
 
 void creation::drop_overlay() {
-  overlay_ = {};
+  overlay_.drop();
 }
 
 status creation::open_channel() {
-  int ends[2];
+  int ends[2] = {-1, -1};
   LAUNCH_TRY("socketpair",
              sys::call(SYS_socketpair, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends));
   channel_ = fd(ends[0]);

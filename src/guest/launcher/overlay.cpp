@@ -21,9 +21,6 @@ long set(const fd& context, unsigned command, const char* key, const void* value
   return sys::call(SYS_fsconfig, context.get(), command, key, value, aux);
 }
 
-/// Lower layers of the running build, topmost first.
-using lowers = std::span<const fd>;
-
 status set_by_descriptor(const fd& context, lowers from, int upper) {
   for (const fd& lower : from) {
     LAUNCH_TRY("lower", set(context, FSCONFIG_SET_FD, "lowerdir+", nullptr, lower.get()));
@@ -37,52 +34,25 @@ status set_by_descriptor(const fd& context, lowers from, int upper) {
   return {};
 }
 
-/// Attaches all parts for the time of one build below a copy of /work, so that one unmount takes
-/// them all off.
-class attached_parts {
- public:
-  ~attached_parts() {
-    sys::call(SYS_chdir, "/");
-    if (stacked_) sys::call(SYS_umount2, work_dir, MNT_DETACH);
+/// Paths are relative to the working directory: fsconfig takes strings of at most 255 bytes.
+status set_by_path(const fd& context, std::size_t count) {
+  char list[256] = "0";
+  int length = 1;
+  for (std::size_t i = 1; i < count; ++i) {
+    length += snprintf(list + length, sizeof list - static_cast<std::size_t>(length), ":%zu", i);
   }
+  LAUNCH_TRY("lower", set(context, FSCONFIG_SET_STRING, "lowerdir", list));
+  LAUNCH_TRY("upper", set(context, FSCONFIG_SET_STRING, "upperdir", "upper/u"));
+  LAUNCH_TRY("work", set(context, FSCONFIG_SET_STRING, "workdir", "upper/w"));
+  return {};
+}
 
-  status attach(lowers from, int upper) {
-    const fd base = clone_mount(AT_FDCWD, work_dir);
-    LAUNCH_TRY("work: clone", base.get());
-    LAUNCH_TRY("work: attach", launcher::attach(base.get(), AT_FDCWD, work_dir));
-    stacked_ = true;
-    LAUNCH_TRY("work: chdir", sys::call(SYS_fchdir, base.get()));
-    for (std::size_t i = 0; i < from.size(); ++i) {
-      char name[24];
-      snprintf(name, sizeof name, "%zu", i);
-      if (status s = attach_at(from[i].get(), name); !s.ok()) return s;
-    }
-    return attach_at(upper, "upper");
-  }
-
-  /// Paths are relative to the working directory: fsconfig takes strings of at most 255 bytes.
-  status set_by_path(const fd& context, std::size_t count) {
-    char list[256] = "0";
-    int length = 1;
-    for (std::size_t i = 1; i < count; ++i) {
-      length += snprintf(list + length, sizeof list - static_cast<std::size_t>(length), ":%zu", i);
-    }
-    LAUNCH_TRY("lower", set(context, FSCONFIG_SET_STRING, "lowerdir", list));
-    LAUNCH_TRY("upper", set(context, FSCONFIG_SET_STRING, "upperdir", "upper/u"));
-    LAUNCH_TRY("work", set(context, FSCONFIG_SET_STRING, "workdir", "upper/w"));
-    return {};
-  }
-
- private:
-  static status attach_at(int mount, const char* name) {
-    const long made = sys::call(SYS_mkdirat, AT_FDCWD, name, 0755);
-    if (made < 0 && made != -EEXIST) return failed("work: mkdir", made);
-    LAUNCH_TRY("work: part", launcher::attach(mount, AT_FDCWD, name));
-    return {};
-  }
-
-  bool stacked_ = false;
-};
+status attach_at(int mount, const char* name) {
+  const long made = sys::call(SYS_mkdirat, AT_FDCWD, name, 0755);
+  if (made < 0 && made != -EEXIST) return failed("work: mkdir", made);
+  LAUNCH_TRY("work: part", attach(mount, AT_FDCWD, name));
+  return {};
+}
 
 /// Creates the superblock as the mapped root: an id-mapped upper is mounted read-only, without an
 /// error, when the mounter's own fsuid has no mapping. Overlay writes with the mounter's
@@ -115,16 +85,17 @@ status finish(const fd& context, unsigned root_id, fd& root) {
   return {};
 }
 
-status assemble(lowers from, int upper, unsigned root_id, bool detached, fd& root) {
+status assemble_detached(lowers from, int upper, unsigned root_id, fd& root) {
   const fd context(sys::call(SYS_fsopen, "overlay", FSOPEN_CLOEXEC));
   LAUNCH_TRY("fsopen", context.get());
-  if (detached) {
-    if (status s = set_by_descriptor(context, from, upper); !s.ok()) return s;
-    return finish(context, root_id, root);
-  }
-  attached_parts parts;
-  if (status s = parts.attach(from, upper); !s.ok()) return s;
-  if (status s = parts.set_by_path(context, from.size()); !s.ok()) return s;
+  if (status s = set_by_descriptor(context, from, upper); !s.ok()) return s;
+  return finish(context, root_id, root);
+}
+
+status assemble_attached(std::size_t count, unsigned root_id, fd& root) {
+  const fd context(sys::call(SYS_fsopen, "overlay", FSOPEN_CLOEXEC));
+  LAUNCH_TRY("fsopen", context.get());
+  if (status s = set_by_path(context, count); !s.ok()) return s;
   return finish(context, root_id, root);
 }
 
@@ -142,8 +113,29 @@ status prepare_probe(fd& lower, fd& upper) {
 bool overlay_takes_detached() {
   fd lower[1], upper, root;
   if (!prepare_probe(lower[0], upper).ok()) return false;
-  if (!assemble(lower, upper.get(), 0, true, root).ok()) return false;
+  if (!assemble_detached(lower, upper.get(), 0, root).ok()) return false;
   return sys::call(SYS_faccessat, root.get(), "seen", 0) == 0;
+}
+
+status attached_parts::attach(lowers from, int upper) {
+  const fd base = clone_mount(AT_FDCWD, work_dir);
+  LAUNCH_TRY("work: clone", base.get());
+  LAUNCH_TRY("work: attach", launcher::attach(base.get(), AT_FDCWD, work_dir));
+  stacked_ = true;
+  LAUNCH_TRY("work: chdir", sys::call(SYS_fchdir, base.get()));
+  for (std::size_t i = 0; i < from.size(); ++i) {
+    char name[24];
+    snprintf(name, sizeof name, "%zu", i);
+    if (status s = attach_at(from[i].get(), name); !s.ok()) return s;
+  }
+  return attach_at(upper, "upper");
+}
+
+void attached_parts::detach() {
+  if (!stacked_) return;
+  sys::call(SYS_chdir, "/");
+  sys::call(SYS_umount2, work_dir, MNT_DETACH);
+  stacked_ = false;
 }
 
 status overlay::build(const overlay_parts& parts, bool detached) {
@@ -160,7 +152,16 @@ status overlay::build(const overlay_parts& parts, bool detached) {
   for (auto it = parts.layers.rbegin(); it != parts.layers.rend(); ++it) {
     if (status s = add((*it)->path.c_str()); !s.ok()) return s;
   }
-  return assemble(std::span(lower_, count), parts.upper, parts.root_id, detached, root_);
+  const lowers all(lower_, count);
+  if (detached) return assemble_detached(all, parts.upper, parts.root_id, root_);
+  if (status s = attached_.attach(all, parts.upper); !s.ok()) return s;
+  return assemble_attached(count, parts.root_id, root_);
+}
+
+void overlay::drop() {
+  root_.reset();
+  attached_.detach();
+  for (fd& each : lower_) each.reset();
 }
 
 }  // namespace dsec::launcher

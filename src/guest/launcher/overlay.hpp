@@ -24,16 +24,39 @@ struct overlay_parts {
 /// doing it: older ones accept the options and fail later, in different ways.
 bool overlay_takes_detached();
 
+/// Lower layers, topmost first: detached, id-mapped copies.
+using lowers = std::span<const fd>;
+
+/// Parts attached for the time of one build below a copy of /work, so that one unmount takes them
+/// all off.
+class attached_parts {
+ public:
+  attached_parts() = default;
+  attached_parts(const attached_parts&) = delete;
+  attached_parts& operator=(const attached_parts&) = delete;
+  ~attached_parts() { detach(); }
+
+  /// Afterwards they are "0", "1", … and "upper" in the working directory.
+  status attach(lowers from, int upper);
+  void detach();
+
+ private:
+  bool stacked_ = false;
+};
+
+/// What the building left behind is taken down by the destructor, after the reply is out: every
+/// unmount, and every close of a detached mount, waits for RCU.
 class overlay {
  public:
-  /// The result is a detached mount. On failure everything is as before.
+  /// The result is a detached mount.
   status build(const overlay_parts& parts, bool detached);
+  void drop();
   [[nodiscard]] const fd& root() const { return root_; }
 
  private:
   fd root_;
-  fd lower_[1 + guest::max_layers];  // closing a detached mount waits for RCU: left to the
-                                     // destructor, after the reply is out
+  fd lower_[1 + guest::max_layers];
+  attached_parts attached_;
 };
 
 }  // namespace dsec::launcher

@@ -44,7 +44,7 @@ bool server::accept() {
 }
 
 bool server::receive(request& into) {
-  alignas(cmsghdr) char control[CMSG_SPACE(max_request_fds * sizeof(int))];
+  alignas(cmsghdr) char control[CMSG_SPACE(max_request_fds * sizeof(int))] = {};
   iovec data{into.bytes.data(), into.bytes.size()};
   msghdr message{};
   message.msg_iov = &data;

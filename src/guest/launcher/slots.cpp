@@ -27,9 +27,7 @@ struct maker {
   status outcome;
 };
 
-fd open_own_namespace(const char* name) {
-  char path[32];
-  strcpy(stpcpy(path, "/proc/self/ns/"), name);
+fd open_namespace(const char* path) {
   return fd(sys::call(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC));
 }
 
@@ -44,7 +42,7 @@ status prepare_network() {
   const fd socket(sys::call(SYS_socket, AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   LAUNCH_TRY("net: socket", socket.get());
   ifreq request{};
-  strcpy(request.ifr_name, "lo");
+  memcpy(request.ifr_name, "lo", sizeof "lo");
   request.ifr_flags = IFF_UP;
   LAUNCH_TRY("net: lo", sys::call(SYS_ioctl, socket.get(), SIOCSIFFLAGS, &request));
   LAUNCH_TRY("net: ping", write_file("/proc/sys/net/ipv4/ping_group_range", "0 65535"));
@@ -57,11 +55,11 @@ status make_inner_namespaces(slot& s) {
   LAUNCH_TRY("setresuid", sys::call(SYS_setresuid, 0, 0, 0));
   LAUNCH_TRY("unshare", sys::call(SYS_unshare, CLONE_NEWNET | CLONE_NEWUTS | CLONE_NEWIPC));
   if (status n = prepare_network(); !n.ok()) return n;
-  s.net = open_own_namespace("net");
+  s.net = open_namespace("/proc/self/ns/net");
   LAUNCH_TRY("net", s.net.get());
-  s.uts = open_own_namespace("uts");
+  s.uts = open_namespace("/proc/self/ns/uts");
   LAUNCH_TRY("uts", s.uts.get());
-  s.ipc = open_own_namespace("ipc");
+  s.ipc = open_namespace("/proc/self/ns/ipc");
   LAUNCH_TRY("ipc", s.ipc.get());
   return {};
 }
