@@ -29,8 +29,8 @@ struct samples {
   }
   void print(const char* what) {
     std::sort(ms.begin(), ms.end());
-    std::printf("%-16s p50 %.3f  p90 %.3f  p99 %.3f ms  (%zu)\n", what, ms[ms.size() / 2],
-                ms[ms.size() * 9 / 10], ms[ms.size() * 99 / 100], ms.size());
+    std::printf("%-16s min %.3f  p50 %.3f  p90 %.3f  p99 %.3f ms  (%zu)\n", what, ms.front(),
+                ms[ms.size() / 2], ms[ms.size() * 9 / 10], ms[ms.size() * 99 / 100], ms.size());
   }
 };
 
