@@ -220,7 +220,7 @@ TEST_CASE("a sandbox whose launcher died can be stopped, and its death is still 
 }
 
 TEST_CASE("what a killed daemon left is ended by the next start and named", "[kernel][container]") {
-  container_rig rig({2, 256}, false);
+  container_rig rig({2, 64}, false);
   int ready[2];
   REQUIRE(::pipe(ready) == 0);
   const pid_t child = ::fork();  // no other thread runs yet

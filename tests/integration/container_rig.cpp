@@ -207,9 +207,10 @@ container_rig::container_rig(const rig_options& options, bool open_now) {
   scope_.instance = name;
   scope_.state = fs::path("/var/tmp") / name;
   scope_.slots = options.max_sandboxes;
-  // Ranges of one rig at a time; far from the launcher's tests.
-  scope_.uid_base = 500'000'000 + static_cast<std::uint32_t>(::getpid() % 16) * 65536 * 256;
-  scope_.aether_uid_base = 480'000'000 + static_cast<std::uint32_t>(::getpid() % 16) * 256;
+  // Ranges of its own, so that several runs on one machine see only their own processes.
+  const auto range = static_cast<std::uint32_t>(::getpid() % 64);
+  scope_.uid_base = 500'000'000 + range * 65536 * 64;
+  scope_.aether_uid_base = 480'000'000 + range * 64;
   scope_.spools_allowed = true;
   node_.instance = name;
   node_.slot_pool = options.slot_pool;

@@ -87,7 +87,7 @@ const std::filesystem::path& box_image(const std::string& name);
 
 struct rig_options {
   std::uint32_t slot_pool = 2;
-  std::uint32_t max_sandboxes = 256;
+  std::uint32_t max_sandboxes = 64;  // at most
 };
 
 class container_rig {

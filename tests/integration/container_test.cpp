@@ -75,7 +75,7 @@ TEST_CASE("commands that cannot start say why", "[kernel][container]") {
         "cannot run '/etc/passwd': Permission denied");
   auto spec = program({"/bin/true"});
   spec.user = "nobody-here";
-  CHECK(box.run(spec).failed->code == errc::invalid_argument);
+  CHECK(box.run(spec).failed->code == errc::exec_failed);
   spec = program({"/bin/true"});
   spec.cwd = "/nowhere";
   CHECK(box.run(spec).failed->message ==

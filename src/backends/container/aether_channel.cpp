@@ -61,7 +61,7 @@ result<void> aether_channel::handshake(sys::deadline until) {
   return {};
 }
 
-result<void> aether_channel::send(frame_bytes datagram, std::vector<sys::unique_fd> fds) {
+result<void> aether_channel::send(frame_bytes datagram, fd_list fds) {
   const std::scoped_lock lock(mutex_);
   if (closed_) return base::fail(errc::sandbox_failed, "the sandbox died: its channel is closed");
   if (queue_.size() >= max_queued_datagrams || queued_bytes_ + datagram.size() > max_queued_bytes)
@@ -82,8 +82,8 @@ result<void> aether_channel::send(frame_bytes datagram, std::vector<sys::unique_
 
 result<bool> aether_channel::push_locked(const pending& p) {
   std::array<int, sys::max_datagram_fds> fds{};
-  const auto count = std::min(fds.size(), p.fds.size());
-  for (std::size_t i = 0; i < count; ++i) fds[i] = p.fds[i].get();
+  const auto count = p.fds ? std::min(fds.size(), p.fds->size()) : 0;
+  for (std::size_t i = 0; i < count; ++i) fds[i] = (*p.fds)[i].get();
   return sys::send_datagram(socket_.get(), p.datagram, std::span(fds).first(count));
 }
 

@@ -25,6 +25,9 @@ struct channel_events {
 
 class aether_channel {
  public:
+  /// Descriptors of a datagram; shared, so that one that may have to be sent again can be kept.
+  using fd_list = std::shared_ptr<const std::vector<sys::unique_fd>>;
+
   static base::result<std::unique_ptr<aether_channel>> open(sys::event_loop& loop,
                                                             sys::unique_fd socket,
                                                             channel_events events);
@@ -38,7 +41,7 @@ class aether_channel {
 
   /// errc::sandbox_failed once closed; errc::capacity when aether has not read for so long that the
   /// queue is full.
-  base::result<void> send(frame_bytes datagram, std::vector<sys::unique_fd> fds = {});
+  base::result<void> send(frame_bytes datagram, fd_list fds = nullptr);
 
   /// No callback runs after it returns.
   void close();
@@ -49,7 +52,7 @@ class aether_channel {
  private:
   struct pending {
     frame_bytes datagram;
-    std::vector<sys::unique_fd> fds;
+    fd_list fds;
   };
   aether_channel(sys::event_loop& loop, sys::unique_fd socket, channel_events events);
   void on_events(std::uint32_t events);

@@ -82,7 +82,7 @@ error describe_failure(const command_record& c, guest::failure why, int sys_errn
       return {errc::no_shell,
               "the image has neither /bin/bash nor /bin/sh; run a program by its argv instead", 0};
     case guest::failure::bad_user:
-      return {errc::invalid_argument, "user '" + c.user + "' does not exist in the sandbox", 0};
+      return {errc::exec_failed, "user '" + c.user + "' does not exist in the sandbox", 0};
     case guest::failure::bad_cwd:
       return {errc::exec_failed, "cannot enter directory '" + c.cwd + "': " + reason(sys_errno), 0};
     case guest::failure::resources:

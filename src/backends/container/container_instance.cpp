@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <span>
 
 #include "backends/sys/file.hpp"
@@ -131,7 +132,37 @@ result<void> container_instance::send_exec(const backends::exec_spec& spec, std:
     DSEC_TRY(auto payload, sys::sealed_memfd("arguments", std::as_bytes(std::span(frame.payload))));
     fds.push_back(std::move(payload));
   }
-  return channel->send(std::move(frame.datagram), std::move(fds));
+  attempt a{std::move(frame.datagram),
+            std::make_shared<const std::vector<sys::unique_fd>>(std::move(fds))};
+  {
+    const std::scoped_lock lock(attempts_mutex_);
+    attempts_[spec.id] = a;
+  }
+  auto sent = channel->send(std::move(a.datagram), std::move(a.fds));
+  if (!sent) settled(spec.id);
+  return sent;
+}
+
+/// Root inside may kill or stop the spawner at any moment; aether then has another one. A command
+/// that met this and is known not to have run is sent once more, under the same id.
+bool container_instance::send_again(const frame_failed& failed) {
+  if (failed.why != guest::failure::spawner || failed.sys_errno != ECHILD) return false;
+  attempt a;
+  {
+    const std::scoped_lock lock(attempts_mutex_);
+    const auto found = attempts_.find(failed.id);
+    if (found == attempts_.end()) return false;
+    a = std::move(found->second);
+    attempts_.erase(found);  // so that there is no third time
+  }
+  const auto channel = parts_->open_channel();
+  return channel && channel->send(encode_id(guest::msg::forget, failed.id)) &&
+         channel->send(std::move(a.datagram), std::move(a.fds));
+}
+
+void container_instance::settled(const std::string& command_id) {
+  const std::scoped_lock lock(attempts_mutex_);
+  attempts_.erase(command_id);
 }
 
 result<void> container_instance::kill(const std::string& command_id) {
@@ -182,15 +213,23 @@ result<void> container_instance::stop() {
 
 void container_instance::receive(const incoming& in) {
   if (const auto* started = std::get_if<frame_started>(&in.body)) {
+    settled(started->id);
     sink_.started({started->id, to_time(started->start_realtime_ns)});
   } else if (const auto* exited = std::get_if<frame_exited>(&in.body)) {
+    settled(exited->id);
     sink_.exited(to_event(*exited));
   } else if (const auto* failed = std::get_if<frame_failed>(&in.body)) {
-    if (const auto command = commands_.find(failed->id))
-      sink_.failed({failed->id, describe_failure(*command, failed->why, failed->sys_errno)});
+    receive_failed(*failed);
   } else if (std::holds_alternative<frame_degraded>(in.body)) {
     base::log::warn("spawner_replaced", {{"sandbox", parts_->spec.sandbox_id}});
   }
+}
+
+void container_instance::receive_failed(const frame_failed& failed) {
+  if (send_again(failed)) return;
+  settled(failed.id);
+  if (const auto command = commands_.find(failed.id))
+    sink_.failed({failed.id, describe_failure(*command, failed.why, failed.sys_errno)});
 }
 
 /// The channel closes by itself at most once, and not after stop() has closed it.

@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <mutex>
+#include <unordered_map>
 
 #include "backends/backend.hpp"
 #include "backends/container/command_table.hpp"
@@ -36,6 +37,9 @@ class container_instance final : public backends::instance {
                      backends::event_sink sink);
   base::result<std::shared_ptr<aether_channel>> channel() const;
   base::result<void> send_exec(const backends::exec_spec& spec, std::uint64_t cap);
+  bool send_again(const frame_failed& failed);
+  void settled(const std::string& command_id);
+  void receive_failed(const frame_failed& failed);
   base::result<void> run();
   void receive(const incoming& in);
   void lost(const std::string& why);
@@ -43,6 +47,16 @@ class container_instance final : public backends::instance {
   std::shared_ptr<sandbox_parts> parts_;
   backends::event_sink sink_;
   command_table commands_;
+
+  /// Sent and neither started nor ended yet: kept to be sent once more when the spawner dies under
+  /// it.
+  struct attempt {
+    frame_bytes datagram;
+    aether_channel::fd_list fds;
+  };
+  std::mutex attempts_mutex_;
+  std::unordered_map<std::string, attempt> attempts_;
+
   std::mutex stop_mutex_;  // one stop at a time; others wait for it
   bool stopped_ = false;   // guarded by stop_mutex_
 

@@ -14,6 +14,8 @@ launcher::launcher(base::paths paths, sys::event_loop& loop, hooks h)
 
 result<launcher::lease> launcher::get() {
   const std::scoped_lock lock(mutex_);
+  if (shut_down_)
+    return base::fail(base::errc::cancelled, "the container backend is shutting down");
   if (!client_ || client_->is_down()) DSEC_CHECK(start_locked());
   return lease{client_, generation_};
 }
@@ -47,6 +49,8 @@ result<void> launcher::start_locked() {
 result<void> launcher::shutdown() {
   const std::scoped_lock lock(mutex_);
   if (client_ && !client_->is_down()) DSEC_CHECK(client_->shutdown());
+  // A refill that was under way must not start another one that nobody would end.
+  shut_down_ = true;
   client_.reset();
   layers_ns_.reset();
   if (child_ != 0) reap(std::exchange(child_, 0));

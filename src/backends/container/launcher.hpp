@@ -49,6 +49,7 @@ class launcher {
   std::mutex mutex_;
   std::shared_ptr<launcher_client> client_;
   std::uint64_t generation_ = 0;
+  bool shut_down_ = false;
   pid_t child_ = 0;
   sys::unique_fd layers_ns_;  // keeps the layers mounted from one launcher to the next
 };

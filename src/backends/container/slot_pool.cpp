@@ -99,7 +99,7 @@ result<void> slot_pool::refill() {
   while (true) {
     {
       const std::scoped_lock lock(mutex_);
-      if (ready_.size() >= node_.slot_pool || free_.empty()) return {};
+      if (draining_ || ready_.size() >= node_.slot_pool || free_.empty()) return {};
     }
     DSEC_TRY(const auto number, reserve());
     auto made = make(number);
@@ -113,6 +113,12 @@ result<void> slot_pool::refill() {
 }
 
 result<void> slot_pool::drain() {
+  {
+    const std::scoped_lock lock(mutex_);
+    draining_ = true;
+  }
+  // Waits for a refill that is under way, so that none of its slots comes after the last give_back.
+  const std::scoped_lock one(refill_mutex_);
   while (true) {
     std::optional<slot> s;
     {

@@ -32,7 +32,7 @@ class slot_pool {
   base::result<void> give_back(slot& s);
   /// Makes slots until as many are ready as configured.
   base::result<void> refill();
-  /// Drops all ready slots.
+  /// Drops all ready slots; refill() makes none from now on.
   base::result<void> drain();
 
  private:
@@ -49,6 +49,7 @@ class slot_pool {
   std::mutex mutex_;
   std::set<std::uint32_t> free_;
   std::deque<slot> ready_;
+  bool draining_ = false;
 };
 
 }  // namespace dsec::container

@@ -66,7 +66,7 @@ void mount_fresh() {
   mkdir("/tmp/m", 0700);
   // A new procfs would be without the masks; the others are the host's own instances.
   for (const char* type : {"proc", "sysfs", "debugfs", "tracefs", "securityfs", "bpf", "configfs",
-                           "fusectl", "pstore", "devtmpfs", "binfmt_misc"}) {
+                           "fusectl", "pstore", "devtmpfs"}) {
     const int r = mount("none", "/tmp/m", type, 0, nullptr);
     attempt(std::string("mount ") + type, r);
     if (r == 0) umount2("/tmp/m", MNT_DETACH);

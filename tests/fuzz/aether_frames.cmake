@@ -1,0 +1,1 @@
+dsec_fuzz(aether_frames DEPENDS dsec_backends)

@@ -1,0 +1,138 @@
+// Root inside a sandbox against the platform: each attack of tests/support/attack must be denied or
+// stay inside. Needs root.
+#include <atomic>
+#include <catch2/catch.hpp>
+#include <thread>
+
+#include "container_rig.hpp"
+
+using namespace dsec;
+using namespace dsec::test;
+
+namespace {
+
+/// Runs checks of the attack program that must all be denied; a minimum says that they were made at
+/// all.
+void denied(container_rig& rig, const char* name, int at_least) {
+  auto box = rig.start(std::string("victim-") + name);
+  const auto r = box.run(program({"/attack", name}), 60s);
+  REQUIRE(r.exited);
+  INFO(r.out << r.err << "exit " << r.exited->exit_code << (r.exited->killed ? " killed" : "")
+             << (r.exited->oom_killed ? " oom" : ""));
+  CHECK(r.code() == 0);
+  CHECK(r.out.find("hole:") == std::string::npos);
+  const auto last = r.out.rfind("denied ");
+  REQUIRE(last != std::string::npos);
+  CHECK(std::stoi(r.out.substr(last + 7)) >= at_least);
+  CHECK(box.events().times_gone() == 0);
+  CHECK(box.sh("echo alive").out == "alive\n");
+  box.stop();
+}
+
+/// Commands in sandboxes beside the attacked one; every one must succeed.
+class siblings {
+ public:
+  siblings(container_rig& rig, int boxes, int commands) {
+    for (int b = 0; b < boxes; ++b) boxes_.push_back(rig.start("sibling-" + std::to_string(b)));
+    for (int b = 0; b < boxes; ++b)
+      threads_.emplace_back([this, b, n = commands / boxes] { run(boxes_[b], n); });
+  }
+  ~siblings() {
+    for (auto& t : threads_) t.join();
+    for (auto& b : boxes_) b.stop();
+  }
+  siblings(const siblings&) = delete;
+  siblings& operator=(const siblings&) = delete;
+
+  int finish() {
+    for (auto& t : threads_) t.join();
+    threads_.clear();
+    return good_;
+  }
+
+ private:
+  void run(container_box& box, int commands) {
+    for (int i = 0; i < commands; ++i) {
+      const auto text = std::to_string(i) + "\n";
+      try {
+        const auto r = box.run(program({"/bin/echo", std::to_string(i)}), 30s);
+        if (r.code() == 0 && r.out == text) ++good_;
+      } catch (const std::exception&) {
+        return;
+      }
+    }
+  }
+
+  std::vector<container_box> boxes_;
+  std::vector<std::thread> threads_;
+  std::atomic<int> good_{0};
+};
+
+/// Every command of the attacked sandbox ends with a typed result within the promised five seconds.
+void check_typed_result(container_box& box, int i) {
+  auto spec = program({"/bin/echo", "here"});
+  spec.id = "probe-" + std::to_string(i);
+  spec.timeout = 2s;  // a command that is stopped for good cannot end otherwise
+  if (const auto sent = box->exec(spec); !sent) {
+    CHECK(sent.error().code == base::errc::capacity);
+    return;
+  }
+  const auto end = box.events().wait_ended(spec.id, 5s);
+  INFO(spec.id);
+  REQUIRE(end);
+  CHECK((end->exited || end->failed));
+}
+
+void under_attack(const std::vector<std::string>& attack) {
+  container_rig rig({4, 64});
+  auto victim = rig.start("attacked");
+  siblings beside(rig, 4, 100);
+  const auto id = victim.begin(program(attack));
+  for (int i = 0; i < 10; ++i) check_typed_result(victim, i);
+  CHECK(beside.finish() == 100);
+  CHECK(victim.events().times_gone() == 0);
+  // The attacker may have been hit by an attack of its own kind; if not, it can be killed.
+  if (!victim.events().wait_ended(id, 0ms)) REQUIRE(victim->kill(id));
+  CHECK(victim.events().wait_ended(id, 20s));
+  CHECK(eventually([&] { return victim->usage()->tasks == 0; }, 20s));
+  CHECK(victim.sh("echo again").out == "again\n");
+  victim.stop();
+}
+
+}  // namespace
+
+TEST_CASE("root inside has no hold on aether", "[kernel][container][threat-1]") {
+  container_rig rig;
+  denied(rig, "init", 70);
+}
+
+TEST_CASE("root inside cannot reboot anything", "[kernel][container][threat-1]") {
+  container_rig rig;
+  denied(rig, "reboot", 3);
+}
+
+TEST_CASE("what the platform mounted stays mounted as it is", "[kernel][container][threat-1]") {
+  container_rig rig;
+  denied(rig, "mounts", 30);
+}
+
+TEST_CASE("control groups cannot be changed, joined or left from inside",
+          "[kernel][container][threat-1]") {
+  container_rig rig;
+  denied(rig, "groups", 0);
+}
+
+TEST_CASE("SIGSTOP to everybody, in a loop, beside 100 commands of siblings",
+          "[kernel][container][threat-1]") {
+  under_attack({"/attack", "stop-all", "120"});
+}
+
+TEST_CASE("SIGKILL to everybody, in a loop, beside 100 commands of siblings",
+          "[kernel][container][threat-1]") {
+  under_attack({"/attack", "kill-all", "120"});
+}
+
+TEST_CASE("a fork bomb beside 100 commands of siblings",
+          "[kernel][container][threat-1][threat-6]") {
+  under_attack({"/attack", "fork-bomb", "120"});
+}
