@@ -1,5 +1,6 @@
 #include "actors/record_writer.hpp"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -43,7 +44,11 @@ record_writer::ticket record_writer::add(std::string id, record_change change) {
 
 base::result<void> record_writer::wait(ticket t) {
   std::unique_lock lock(mutex_);
-  written_.wait(lock, [&] { return done_ >= t; });
+  if (done_ < t) {
+    wanted_ = std::max(wanted_, t);
+    due_.notify_one();
+    written_.wait(lock, [&] { return done_ >= t; });
+  }
   if (t <= failed_up_to_) return base::fail(failure_);
   return {};
 }
@@ -53,6 +58,7 @@ void record_writer::run() {
   while (true) {
     due_.wait(lock, [this] { return stopping_ || !pending_.empty(); });
     if (pending_.empty()) return;
+    due_.wait_for(lock, linger, [this] { return stopping_ || wanted_ > done_; });
     std::vector<record_change> batch;
     for (auto& [id, change] : pending_) batch.push_back(std::move(change));
     pending_.clear();

@@ -1,12 +1,15 @@
 // Writes records behind the actors' backs, in order, on one thread of its own (the store pool).
 // save() and erase() only note what is to be written and return a ticket: a transition costs its
 // actor no wait. "Written before acted on" holds because whoever acts in the kernel does so on a
-// blocking pool and calls wait(ticket) there first. Of several changes of one sandbox only the
-// newest is written, and all that are due go into one transaction, so a create that runs through
-// four phases in a millisecond costs one write. The queue is bounded by the number of sandboxes
-// (one entry each). Thread-safe.
+// blocking pool and calls wait(ticket) there first, which has everything written at once. What
+// nobody waits for is written after `linger`: a kill -9 in between loses the newest phase of a
+// sandbox, never its existence, and recovery treats all living phases alike. Of several changes of
+// one sandbox only the newest is written, and all that are due go into one transaction, so a
+// sandbox's whole life costs about four.
+// The queue is bounded by the number of sandboxes (one entry each). Thread-safe.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
@@ -22,6 +25,8 @@ namespace dsec::actors {
 
 class record_writer {
  public:
+  static constexpr std::chrono::milliseconds linger{5};
+
   /// Ticket of a change: changes with lower or equal numbers are older.
   using ticket = std::uint64_t;
 
@@ -50,8 +55,9 @@ class record_writer {
   std::mutex mutex_;
   std::condition_variable due_, written_;
   std::map<std::string, record_change> pending_;
-  ticket last_ = 0;  // given out
-  ticket done_ = 0;  // written or given up
+  ticket last_ = 0;    // given out
+  ticket wanted_ = 0;  // somebody waits for it
+  ticket done_ = 0;    // written or given up
   ticket failed_up_to_ = 0;
   base::error failure_;
   bool stopping_ = false;

@@ -91,11 +91,22 @@ make_payload() {
   rm -rf "$stage"
   mkdir -p "$stage"
   for path in "${payload[@]}"; do
-    [ -e "$path" ] || continue
     mkdir -p "$stage/$(dirname "${path#"$root"/}")"
     cp -al "$path" "$stage/$(dirname "${path#"$root"/}")/"
   done
   echo "$only" >"$stage/only"
   make_ext4 "$work/payload.ext4" 2G "$stage"
+  rm -rf "$stage"
+}
+
+# The state directory of the guest's dsecd, with the demo's images: scripts/quickstart's where it has run, else made.
+make_state() {
+  local state=${DSEC_STATE:-/var/lib/dsec} stage=$work/stage
+  [ -e "$state/demo-reference.json" ] || state=$work/state
+  DSECD=$build_dir/src/dsecd DSEC_STATE=$state scripts/build-demo-images
+  rm -rf "$stage"
+  mkdir -p "$stage"
+  cp -a "$state/images" "$state/demo-reference.json" "$stage/"
+  make_ext4 "$work/state.ext4" 4G "$stage"
   rm -rf "$stage"
 }

@@ -17,6 +17,7 @@ qemu_command() {
     -append "console=ttyS0 quiet panic=-1 dsec.root=$root dsec.build=$build_dir $*"
     -drive "file=$work/root.ext4,format=raw,if=virtio,snapshot=on,cache=unsafe"
     -drive "file=$work/payload.ext4,format=raw,if=virtio,read-only=on"
+    -drive "file=$work/state.ext4,format=raw,if=virtio,snapshot=on,cache=unsafe"
     -drive "file=$work/results.raw,format=raw,if=virtio,cache=unsafe"
   )
 }

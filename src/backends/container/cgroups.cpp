@@ -153,7 +153,11 @@ result<void> cgroup_tree::fill_unified(slot_groups& groups, std::uint32_t aether
   DSEC_CHECK(give(cmd.fd(), "", aether, aether));
   DSEC_CHECK(let_clone_into(cmd.fd(), aether, aether));
   // Within a sandbox aether and its spawner come first, whatever its commands do.
-  if (home_of("cpu") == &unified_) DSEC_CHECK(init.write("cpu.weight", "1000"));
+  // Among its commands each has a share of its own, so that a fork bomb starves only itself.
+  if (home_of("cpu") == &unified_) {
+    DSEC_CHECK(init.write("cpu.weight", "1000"));
+    DSEC_CHECK(hand_down(cmd, {"cpu"}));
+  }
   if (home_of("memory") == &unified_) {
     DSEC_TRY(groups.fds.oom, sys::open_at(cmd.fd(), "memory.events", O_RDONLY));
     groups.fds.oom_version = 1;

@@ -177,7 +177,9 @@ bool raw_client::closed_by_peer() {
   return errno == 0 || errno == ECONNRESET;
 }
 
-void raw_client::hang_up() { ::shutdown(fd_, SHUT_RDWR); }
+void raw_client::hang_up() {
+  ::shutdown(fd_, SHUT_RDWR);
+}
 
 std::size_t raw_client::flood(std::string_view piece, std::size_t limit, int patience_ms) {
   std::size_t sent = 0;
