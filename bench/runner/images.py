@@ -66,5 +66,5 @@ def make(dsecd: str, state: pathlib.Path, scratch: pathlib.Path) -> Layers:
             raise Unable(f"dsecd image import failed: {done.stderr}")
         name, tag = reference.split(":")
         manifest = json.loads((state / "images" / "manifests" / kind / f"{name}@{tag}.json").read_text())
-        blobs.append(str(state / "images" / "blobs" / "sha256" / manifest["digest"].removeprefix("sha256:")))
+        blobs.append(str(state / "images" / "blobs" / "sha256" / f"{manifest['digest']}.erofs"))
     return Layers(trees["base"], blobs, list(NAMES.values()))

@@ -17,15 +17,16 @@ def runc(scratch: pathlib.Path, rootfs: pathlib.Path, program: str) -> list[str]
     when the command ends, so the same words can be run any number of times."""
     bundle = scratch / "runc"
     bundle.mkdir()
-    (bundle / "rootfs").symlink_to(rootfs)
     tool = shutil.which("runc")
     subprocess.run([tool, "spec"], cwd=bundle, check=True)
     path = bundle / "config.json"
     spec = json.loads(path.read_text())
+    spec["root"]["path"] = str(rootfs)
     spec["process"]["terminal"] = False
     spec["process"]["args"] = [program]
     path.write_text(json.dumps(spec))
-    return [tool, "--root", str(scratch / "runc-root"), "run", "--bundle", str(bundle), scratch.name]
+    # Not the instance's own name: runc removes the groups called like its container when that ends.
+    return [tool, "--root", str(scratch / "runc-root"), "run", "--bundle", str(bundle), f"{scratch.name}-runc"]
 
 
 def docker(rootfs: pathlib.Path, program: str) -> tuple[list[str] | None, str]:

@@ -7,7 +7,6 @@ import pathlib
 import shutil
 import signal
 import subprocess
-import tempfile
 import time
 
 from runner import images
@@ -123,8 +122,9 @@ def _leaks(instance: str, scratch: pathlib.Path) -> list[str]:
 def open_workshop(quick: bool):
     _install()
     _build()
-    scratch = pathlib.Path(tempfile.mkdtemp(prefix="dsec-bench-", dir="/var/tmp"))
-    instance = scratch.name
+    instance = f"dsec-bench-{os.getpid()}"
+    scratch = pathlib.Path("/var/tmp") / instance
+    scratch.mkdir(mode=0o700)
     try:
         state = scratch / "state"
         state.mkdir(mode=0o700)
