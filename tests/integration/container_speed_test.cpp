@@ -50,7 +50,7 @@ void spawn_and_wait(const std::string& path) {
 
 }  // namespace
 
-TEST_CASE("speed of exec and of a whole life", "[.speed][container]") {
+TEST_CASE("speed of exec and of a whole life", "[.speed]") {
   container_rig rig({16, 64});
   auto box = rig.start("exec");
   const auto program_file = rig.scope().state / "attack";

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "backends/container/container_instance.hpp"
+#include "backends/container/home.hpp"
 #include "backends/container/leftovers.hpp"
 #include "backends/container/probe.hpp"
 #include "backends/sys/file.hpp"
@@ -39,8 +40,8 @@ result<std::unique_ptr<container_backend>> container_backend::open(
   // One spelling of the path, since groups and launchers are known by it after a restart.
   std::error_code bad;
   const base::paths paths(std::filesystem::weakly_canonical(where.state(), bad));
-  for (const auto& dir : {paths.state(), paths.sandboxes()})
-    DSEC_CHECK(sys::make_directory_at(AT_FDCWD, dir, 0700));
+  DSEC_CHECK(sys::make_directory_at(AT_FDCWD, paths.state(), 0700));
+  DSEC_CHECK(make_sandboxes_directory(paths));
   DSEC_TRY(auto groups, cgroup_tree::open(node.instance, paths.state()));
   DSEC_TRY(auto bin, trash::open(paths.trash()));
   DSEC_TRY(auto lost, clear_leftovers(paths, groups, *bin));

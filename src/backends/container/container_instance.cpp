@@ -112,6 +112,7 @@ result<void> container_instance::exec(backends::exec_spec spec) {
   const auto cap = spool_cap(spec);
   DSEC_CHECK(commands_.add(spec.id, {spec.kind, spec.argv[0], spec.cwd, spec.user, cap}));
   auto sent = send_exec(spec, cap);
+  parts_->host.chores.post([spool = parts_->spool] { (void)spool->prepare(); });
   if (!sent) {
     parts_->spool->forget(spec.id);
     commands_.remove(spec.id);

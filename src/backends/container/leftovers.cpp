@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include "backends/container/home.hpp"
 #include "backends/container/launcher_process.hpp"
 #include "backends/sys/file.hpp"
 #include "base/log.hpp"
@@ -33,6 +34,10 @@ result<std::vector<std::string>> drop_uppers(const base::paths& paths, trash& bi
   DSEC_TRY(const auto sandboxes, sys::open_directory(paths.sandboxes()));
   DSEC_TRY(const auto ids, sys::list_directory(sandboxes.get()));
   for (const auto& id : ids) {
+    if (is_unnamed(id)) {
+      DSEC_CHECK(bin.discard(paths.sandbox(id)));
+      continue;
+    }
     if (::faccessat(sandboxes.get(), (id + "/upper").c_str(), F_OK, AT_SYMLINK_NOFOLLOW) != 0)
       continue;
     DSEC_CHECK(bin.discard(paths.sandbox(id) / "upper"));

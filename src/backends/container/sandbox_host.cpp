@@ -44,7 +44,7 @@ sandbox_host::sandbox_host(base::paths p, const base::node_config& node,
       trash(std::move(bin)),
       launcher(paths, *loop, hooks_for(*this)),
       layers(launcher, max_unused_layers),
-      slots(groups, launcher, node, defaults) {}
+      slots(groups, launcher, *trash, paths, node, defaults) {}
 
 base::result<void> sandbox_registry::add(const std::shared_ptr<sandbox_parts>& parts) {
   const std::scoped_lock lock(mutex_);

@@ -1,12 +1,12 @@
 #include "backends/container/sandbox_parts.hpp"
 
 #include <fcntl.h>
-#include <sys/stat.h>
 
 #include <array>
 #include <cerrno>
 #include <cstring>
 
+#include "backends/container/home.hpp"
 #include "backends/sys/file.hpp"
 #include "base/failpoint.hpp"
 #include "base/log.hpp"
@@ -52,23 +52,12 @@ result<void> return_slot(sandbox_parts& s) {
 // disk
 // ------------------------------------------------------------------------------------------------------------
 
-/// The writable layer. The spools stand beside it and outlive it: whoever owns the record drops
-/// them.
-result<void> make_disk(sandbox_parts& s) {
-  const auto home = s.host.paths.sandbox(s.spec.sandbox_id);
-  if (::mkdir(home.c_str(), 0700) != 0)
-    return base::fail_errno("cannot make directory '" + home.string() + "'");
-  const auto make = [&]() -> result<void> {
-    DSEC_TRY(const auto dir, sys::open_directory(home));
-    // Mode and owner of upper/u become those of "/" inside; ids on disk are the ids inside.
-    for (const auto* name : {"upper", "upper/u", "upper/w"})
-      DSEC_CHECK(sys::make_directory_at(dir.get(), name, 0755));
-    DSEC_TRY(s.spool, spool_dir::make(home / "spool"));
-    return {};
-  };
-  auto made = make();
-  if (!made) (void)s.host.trash->discard(home);
-  return made;
+/// The slot's directory gets the sandbox's name. The spools in it stand beside the writable layer
+/// and outlive it: whoever owns the record drops them.
+result<void> name_disk(sandbox_parts& s) {
+  DSEC_CHECK(name_home(s.host.paths, s.place->number, s.spec.sandbox_id));
+  s.spool = std::make_shared<spool_dir>(s.host.paths.sandbox(s.spec.sandbox_id) / "spool");
+  return {};
 }
 
 result<void> drop_disk(sandbox_parts& s) {
@@ -205,10 +194,10 @@ struct step {
 
 constexpr std::array container_steps{
     step{"layers", hold_layers, release_layers},  // attached once, shared, counted
-    step{"slot", take_slot, return_slot},  // uid range, groups, namespaces: ready in the pool
-    step{"disk", make_disk, drop_disk},    // upper and spool directories
-    step{"limits", set_limits, nullptr},   // on the `cmd` groups
-    step{"init", create_init, kill_init},  // the launcher mounts the root and starts aether
+    step{"slot", take_slot, return_slot},         // uid range, groups, namespaces, directory: ready
+    step{"disk", name_disk, drop_disk},           // upper and spool directories
+    step{"limits", set_limits, nullptr},          // on the `cmd` groups
+    step{"init", create_init, kill_init},         // the launcher mounts the root and starts aether
     step{"channel", connect_channel, close_channel},
     step{"handshake", await_aether, nullptr},  // aether has its spawner: running
 };
@@ -227,7 +216,7 @@ result<void> sandbox_parts::start() {
     if (outcome) continue;
     auto error = outcome.error();
     error.message = std::string("start (") + step.name + "): " + error.message;
-    const bool has_home = spool.has_value();
+    const bool has_home = spool != nullptr;
     if (const auto undone = stop(); !undone)
       error.message += "; and while undoing it: " + undone.error().message;
     if (has_home)

@@ -28,7 +28,7 @@ struct sandbox_parts {
 
   // Made by the steps, in this order.
   std::optional<slot> place;
-  std::optional<spool_dir> spool;
+  std::shared_ptr<spool_dir> spool;
   sys::unique_fd pidfd;   // of aether
   sys::unique_fd socket;  // of its channel, until that is opened
   std::shared_ptr<aether_channel> channel;

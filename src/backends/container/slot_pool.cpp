@@ -2,6 +2,7 @@
 
 #include <optional>
 
+#include "backends/container/home.hpp"
 #include "base/log.hpp"
 
 namespace dsec::container {
@@ -16,9 +17,10 @@ constexpr auto remove_timeout = std::chrono::seconds(5);
 
 }  // namespace
 
-slot_pool::slot_pool(const cgroup_tree& groups, launcher& host, const base::node_config& node,
+slot_pool::slot_pool(const cgroup_tree& groups, launcher& host, trash& bin,
+                     const base::paths& paths, const base::node_config& node,
                      const backends::limits& expected)
-    : groups_(groups), host_(host), node_(node), expected_(expected) {
+    : groups_(groups), host_(host), trash_(bin), paths_(paths), node_(node), expected_(expected) {
   for (std::uint32_t n = 0; n < node.max_sandboxes; ++n) free_.insert(free_.end(), n);
 }
 
@@ -67,8 +69,10 @@ result<slot> slot_pool::make(std::uint32_t number) {
   s.number = number;
   DSEC_TRY(s.groups, groups_.make_slot(number, node_.aether_uid_base + number));
   auto rest = groups_.set_limits(s.groups, expected_);
+  if (rest) rest = make_home(paths_, number);
   if (rest) rest = make_namespaces(s);
   if (rest) return s;
+  (void)trash_.discard(paths_.sandboxes() / unnamed_home(number));
   if (const auto undone = groups_.remove_slot(s.groups.name, sys::after(remove_timeout)); !undone)
     base::log::warn("slot_left", {{"slot", number}, {"error", undone.error().to_string()}});
   return fail(rest.error());
@@ -89,6 +93,7 @@ result<void> slot_pool::give_back(slot& s) {
         dropped.error().code != errc::unavailable)
       return dropped;
   }
+  DSEC_CHECK(trash_.discard(paths_.sandboxes() / unnamed_home(s.number)));
   DSEC_CHECK(groups_.remove_slot(s.groups.name, sys::after(remove_timeout)));
   free(s.number);
   return {};

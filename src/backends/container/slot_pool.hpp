@@ -1,7 +1,7 @@
-// Numbered slots 0 .. max-1. A slot is a uid range, fresh groups and fresh namespaces; a few are
-// kept ready, so that a create finds them made. Nothing of a slot but its number is ever used
-// twice. A number is free again when give_back() is called: after a stop is complete, and never
-// before. Thread-safe; take() and refill() block.
+// Numbered slots 0 .. max-1. A slot is a uid range, fresh groups, fresh namespaces and a fresh
+// directory; a few are kept ready, so that a create finds them made. Nothing of a slot but its
+// number is ever used twice. A number is free again when give_back() is called: after a stop is
+// complete, and never before. Thread-safe; take() and refill() block.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +11,7 @@
 
 #include "backends/container/cgroups.hpp"
 #include "backends/container/launcher.hpp"
+#include "backends/container/trash.hpp"
 #include "base/config.hpp"
 
 namespace dsec::container {
@@ -23,12 +24,13 @@ struct slot {
 
 class slot_pool {
  public:
-  slot_pool(const cgroup_tree& groups, launcher& host, const base::node_config& node,
-            const backends::limits& expected);
+  slot_pool(const cgroup_tree& groups, launcher& host, trash& bin, const base::paths& paths,
+            const base::node_config& node, const backends::limits& expected);
 
   /// errc::capacity when all numbers are in use.
   base::result<slot> take();
-  /// Drops the namespaces if no sandbox took them over, removes the groups, frees the number.
+  /// Drops namespaces and directory if no sandbox took them over, removes the groups, frees the
+  /// number.
   base::result<void> give_back(slot& s);
   /// Makes slots until as many are ready as configured.
   base::result<void> refill();
@@ -43,6 +45,8 @@ class slot_pool {
 
   const cgroup_tree& groups_;
   launcher& host_;
+  trash& trash_;
+  base::paths paths_;
   base::node_config node_;
   backends::limits expected_;  // already set on ready slots: most creates ask for the defaults
   std::mutex refill_mutex_;    // one refill at a time

@@ -1,6 +1,7 @@
 #include "backends/container/spool.hpp"
 
 #include <fcntl.h>
+#include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -15,11 +16,20 @@ namespace {
 
 using backends::output_piece;
 using backends::stream;
+using base::fail;
 using base::fail_errno;
 using base::result;
 
 /// One answer carries at most this much, whatever was asked for.
 constexpr std::uint64_t max_piece = 4U << 20U;
+
+/// Two commands' worth.
+constexpr int ready_files = 4;
+
+/// Ends like no command's file does.
+std::string ready_name(int i) {
+  return std::to_string(i) + ".ready";
+}
 
 std::string file_name(const std::string& command, stream which) {
   return command + (which == stream::out ? ".out" : ".err");
@@ -54,19 +64,45 @@ std::uint64_t valid_spool_cap(std::uint64_t wanted) {
   return (std::clamp<std::uint64_t>(wanted, 4096, 1ULL << 40U) + 1) & ~1ULL;
 }
 
-result<spool_dir> spool_dir::make(const std::filesystem::path& path) {
-  DSEC_CHECK(sys::make_directory_at(AT_FDCWD, path, 0700));
-  return spool_dir(path);
+result<void> spool_dir::prepare() const {
+  for (int i = 0; i < ready_files; ++i) {
+    const auto name = path_ / ready_name(i);
+    if (::access(name.c_str(), F_OK) == 0) continue;
+    // Without a name first: the directory, which create() needs, is locked only for the link.
+    DSEC_TRY(const auto file, sys::open_at(AT_FDCWD, path_, O_WRONLY | O_TMPFILE, 0600));
+    const auto self = "/proc/self/fd/" + std::to_string(file.get());
+    if (::linkat(AT_FDCWD, self.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) != 0 &&
+        errno != EEXIST)
+      return fail_errno("cannot make a spool file ready");
+  }
+  return {};
+}
+
+/// Renames a ready file to `target`; false when none is left.
+bool spool_dir::take_ready(const std::filesystem::path& target) const {
+  for (int i = 0; i < ready_files; ++i) {
+    const auto ready = path_ / ready_name(i);
+    if (::renameat2(AT_FDCWD, ready.c_str(), AT_FDCWD, target.c_str(), RENAME_NOREPLACE) == 0)
+      return true;
+    if (errno != ENOENT) return false;
+  }
+  return false;
+}
+
+result<sys::unique_fd> spool_dir::create_one(const std::string& name) const {
+  const auto path = path_ / name;
+  // What already exists is refused by both ways.
+  const int create = take_ready(path) ? 0 : O_CREAT | O_EXCL;
+  return sys::open_at(AT_FDCWD, path, O_WRONLY | O_NOFOLLOW | create, 0600);
 }
 
 result<std::pair<sys::unique_fd, sys::unique_fd>> spool_dir::create(
     const std::string& command) const {
-  constexpr int flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW;
-  DSEC_TRY(auto out, sys::open_at(AT_FDCWD, path_ / file_name(command, stream::out), flags, 0600));
-  auto err = sys::open_at(AT_FDCWD, path_ / file_name(command, stream::err), flags, 0600);
+  DSEC_TRY(auto out, create_one(file_name(command, stream::out)));
+  auto err = create_one(file_name(command, stream::err));
   if (!err) {
     ::unlink((path_ / file_name(command, stream::out)).c_str());
-    return base::fail(err.error());
+    return fail(err.error());
   }
   return std::pair{std::move(out), std::move(*err)};
 }

@@ -1,6 +1,6 @@
 // The spool directory of one sandbox: two files per command, written by aether at explicit offsets
-// (guest/spool.hpp says where a byte stands), read here. Stateless over a directory descriptor; any
-// thread; local disk only.
+// (guest/spool.hpp says where a byte stands), read here. A few empty files are kept ready under
+// names that no command has. Stateless; any thread; local disk only.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,11 @@ std::uint64_t valid_spool_cap(std::uint64_t wanted);
 
 class spool_dir {
  public:
-  static base::result<spool_dir> make(const std::filesystem::path& path);
+  /// Over a directory that exists.
+  explicit spool_dir(std::filesystem::path path) : path_(std::move(path)) {}
+
+  /// Makes the ready files that are missing, so that the next create() allocates no inode.
+  [[nodiscard]] base::result<void> prepare() const;
 
   /// Write ends of a new command's stdout and stderr. errc::already_exists for an id that has them
   /// already.
@@ -36,7 +40,9 @@ class spool_dir {
   void forget(const std::string& command) const;
 
  private:
-  explicit spool_dir(std::filesystem::path path) : path_(std::move(path)) {}
+  [[nodiscard]] base::result<sys::unique_fd> create_one(const std::string& name) const;
+  [[nodiscard]] bool take_ready(const std::filesystem::path& target) const;
+
   std::filesystem::path path_;
 };
 

@@ -32,7 +32,7 @@ void write_stream(int fd, std::uint64_t total) {
 
 struct spooled {
   sys::temp_dir dir = *sys::temp_dir::make("dsec-spool-test");
-  container::spool_dir spool = *container::spool_dir::make(dir.path() / "spool");
+  container::spool_dir spool{dir.path()};
 
   explicit spooled(std::uint64_t total) {
     const auto files = spool.create("c");
@@ -113,6 +113,23 @@ TEST_CASE("a command id has one pair of spools until it is forgotten") {
   s.spool.forget("c");
   CHECK(s.spool.read("c", stream::out, cap, 0, 1, 10).error().code == errc::not_found);
   CHECK(s.spool.create("c"));
+}
+
+TEST_CASE("ready files become spools, also when they run out") {
+  const auto dir = *sys::temp_dir::make("dsec-spool-test");
+  container::spool_dir spool(dir.path());
+  REQUIRE(spool.prepare());
+  for (const auto* id : {"a", "b", "c", "d"}) {
+    const auto files = spool.create(id);
+    REQUIRE(files);
+    REQUIRE(::write(files->second.get(), id, 1) == 1);
+  }
+  REQUIRE(spool.prepare());
+  CHECK(spool.create("a").error().code == errc::already_exists);
+  for (const auto* id : {"a", "b", "c", "d"}) {
+    CHECK(spool.read(id, stream::err, cap, 0, 10, 1)->data == id);
+    CHECK(spool.read(id, stream::out, cap, 0, 10, 0)->data.empty());
+  }
 }
 
 TEST_CASE("spool caps are even and at least a page") {
