@@ -55,7 +55,7 @@ machine_run() {
   for accelerator in $(accelerators); do
     qemu_command "$accelerator"
     rm -f "$console"
-    "${qemu[@]}" -serial "file:$console" </dev/null &
+    "${qemu[@]}" -serial "file:$console" </dev/null 9>&- &
     pid=$!
     trap 'kill -9 $pid 2>/dev/null' EXIT
     follow $pid "$1"
