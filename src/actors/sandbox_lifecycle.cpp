@@ -225,7 +225,8 @@ void sandbox_state::on_new_parent(const sandbox_parent& edge) {
 
 caf::result<reply> sandbox_state::on_stop(const call& c) {
   end(cause::killed, "stopped on request");
-  if (base::is_terminal(phase())) return reply(sandbox_reply(c.id, view()));
+  // One that has failed by itself may still be in the way of being removed.
+  if (book->released) return reply(sandbox_reply(c.id, view()));
   stop_waiters.push_back(make_waiter(c));
   return stop_waiters.back().promise;
 }

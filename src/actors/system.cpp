@@ -9,6 +9,7 @@
 #include <mutex>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "actors/gateway.hpp"
 #include "actors/node_memory.hpp"
@@ -52,13 +53,6 @@ class grace_period {
   std::thread thread_;
 };
 
-std::shared_ptr<base::worker_pool> make_pool(health_board& health, const char* name,
-                                             unsigned threads, std::size_t bound) {
-  auto pool = std::make_shared<base::worker_pool>(base::pool_options{name, threads, bound});
-  health.watch(pool);
-  return pool;
-}
-
 net::http_answer answer_of(const health_board::answer& a) {
   return {a.good ? 200U : 503U, "application/json", a.json};
 }
@@ -79,12 +73,15 @@ class node_impl final : public node {
   void stop(std::chrono::milliseconds grace) override;
 
  private:
+  std::shared_ptr<base::worker_pool> make_pool(const char* name, unsigned threads,
+                                               std::size_t bound);
   std::shared_ptr<worker> make_worker(node_deps& deps, std::unique_ptr<record_store> records);
   net::session_handler open(std::shared_ptr<net::ws_session> session, net::connection_info info);
 
   base::config config_;
   node_deps deps_;
   std::shared_ptr<health_board> health_ = std::make_shared<health_board>();
+  std::vector<std::shared_ptr<base::worker_pool>> pools_;
   std::shared_ptr<worker> worker_;
   std::shared_ptr<edge_table> table_;
   std::shared_ptr<gateway_slot> slot_ = std::make_shared<gateway_slot>();
@@ -100,6 +97,14 @@ node_impl::node_impl(const base::config& config, node_deps deps)
   if (!deps_.give_up) deps_.give_up = end_process;
 }
 
+std::shared_ptr<base::worker_pool> node_impl::make_pool(const char* name, unsigned threads,
+                                                        std::size_t bound) {
+  pools_.push_back(std::make_shared<base::worker_pool>(
+      base::pool_options{.name = name, .threads = threads, .queue_bound = bound}));
+  health_->watch(pools_.back());
+  return pools_.back();
+}
+
 std::shared_ptr<worker> node_impl::make_worker(node_deps& deps,
                                                std::unique_ptr<record_store> records) {
   auto w = std::make_shared<worker>();
@@ -110,10 +115,10 @@ std::shared_ptr<worker> node_impl::make_worker(node_deps& deps,
   // one start and one stop at a time.
   const auto cpus = std::max(2U, std::thread::hardware_concurrency());
   const std::size_t bound = 2 * std::size_t{config_.node.max_sandboxes} + 64;
-  w->start_pool = make_pool(*health_, "start", std::min(cpus, 16U), bound);
-  w->kill_pool = make_pool(*health_, "kill", 1, bound);
-  w->copy_pool = make_pool(*health_, "copy", 2, 65'536);
-  w->background_pool = make_pool(*health_, "background", 1, 65'536);
+  w->start_pool = make_pool("start", std::min(cpus, 16U), bound);
+  w->kill_pool = make_pool("kill", 1, bound);
+  w->copy_pool = make_pool("copy", 2, 65'536);
+  w->background_pool = make_pool("background", 1, 65'536);
   w->writer =
       std::make_shared<record_writer>(std::move(records), [health = health_](const base::error& e) {
         base::log::error("store_write_failed", {{"why", e.to_string()}});
@@ -177,7 +182,8 @@ void node_impl::stop(std::chrono::milliseconds grace) {
   terminator_ = nullptr;
   root_ = nullptr;
   system_.reset();  // waits for every actor
-  worker_.reset();  // ends the pools, and the writer once all is written
+  for (const auto& pool : pools_) pool->stop();
+  worker_.reset();  // ends the writer once all is written
   table_.reset();
   base::log::info("stopped");
 }

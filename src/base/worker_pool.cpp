@@ -76,6 +76,10 @@ worker_pool::worker_pool(pool_options options) : core_(std::make_shared<core>())
 }
 
 worker_pool::~worker_pool() {
+  stop();
+}
+
+void worker_pool::stop() {
   std::vector<std::thread> mine;
   std::deque<std::function<void()>> dropped;
   {
@@ -83,11 +87,18 @@ worker_pool::~worker_pool() {
     core_->stopping = true;
     dropped.swap(core_->queue);
     for (auto& w : core_->workers) {
-      if (!w.abandoned) mine.push_back(std::move(w.thread));
+      if (!w.abandoned && w.thread.joinable()) mine.push_back(std::move(w.thread));
     }
   }
   core_->work.notify_all();
-  for (auto& t : mine) t.join();
+  for (auto& t : mine) {
+    // Stopped by the end of a job that held the last reference: this thread cannot wait for itself.
+    if (t.get_id() == std::this_thread::get_id()) {
+      t.detach();
+    } else {
+      t.join();
+    }
+  }
 }
 
 // Called with the mutex held: the new thread waits for it before it touches anything.

@@ -45,13 +45,16 @@ struct pool_health {
 class worker_pool final : public executor {
  public:
   explicit worker_pool(pool_options options);
-  /// Drops what is queued and waits for what runs, except abandoned jobs: their threads are left
-  /// behind.
   ~worker_pool() override;
   worker_pool(const worker_pool&) = delete;
   worker_pool& operator=(const worker_pool&) = delete;
 
   result<void> submit(std::function<void()> job) override;
+
+  /// Drops what is queued and waits for what runs, except abandoned jobs: their threads are left
+  /// behind. Idempotent. Whoever owns the pool calls it before letting go of what jobs share: the
+  /// last reference to the pool itself may be one that a job holds.
+  void stop();
 
   /// Abandons and replaces stuck threads, then reports.
   pool_health check();

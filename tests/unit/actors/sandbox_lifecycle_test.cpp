@@ -250,3 +250,18 @@ TEST_CASE("a network rule that would allow something comes back as a warning") {
   REQUIRE(a.warnings.size() == 1);
   CHECK(a.warnings[0].find("pypi") != std::string::npos);
 }
+
+TEST_CASE("stopping a sandbox that has just failed waits until nothing of it is left") {
+  node_fixture node;
+  client alice(node, "alice");
+  const auto id = node.running_sandbox(alice);
+  node.kill->held = true;
+  node.backend->fail(id, base::cause::oom, "");
+  node.run();
+  const auto stopped = alice.ask(stop(id));
+  CHECK_FALSE(alice.got(stopped));
+  node.kill->held = false;
+  node.run();
+  CHECK(alice.got(stopped)->phase == "failed");
+  CHECK(node.backend->live() == 0);
+}

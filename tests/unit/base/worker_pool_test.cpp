@@ -97,3 +97,22 @@ TEST_CASE("a job that throws costs only itself") {
   REQUIRE(pool.submit([&] { after.set_value(); }));
   CHECK(after.get_future().wait_for(10s) == std::future_status::ready);
 }
+
+TEST_CASE("a pool may end with a job that holds the last reference to it") {
+  auto pool =
+      std::make_shared<worker_pool>(pool_options{.name = "x", .threads = 1, .queue_bound = 10});
+  std::promise<void> go;
+  auto gate = go.get_future().share();
+  REQUIRE(pool->submit([gate, pool] { gate.wait(); }));
+  const std::weak_ptr<worker_pool> seen = pool;
+  pool.reset();
+  go.set_value();
+  CHECK(eventually([&] { return seen.expired(); }));
+}
+
+TEST_CASE("a stopped pool takes no more jobs") {
+  worker_pool pool({.name = "x", .threads = 2, .queue_bound = 10});
+  pool.stop();
+  pool.stop();
+  CHECK(pool.submit([] {}).error().code == errc::unavailable);
+}
