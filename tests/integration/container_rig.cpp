@@ -1,6 +1,7 @@
 #include "container_rig.hpp"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -72,6 +73,18 @@ struct image_set {
 std::uint32_t next_number() {
   static std::uint32_t last = 0;
   return ++last;
+}
+
+/// A range of uids that no other run on this machine has now: its lock is held until the process
+/// ends, so that the leak check sees only processes of its own.
+std::uint32_t reserve_range() {
+  for (std::uint32_t range = 0; range < 64; ++range) {
+    const auto file = "/tmp/dsec-test-uids." + std::to_string(range);
+    const int fd = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd >= 0 && ::flock(fd, LOCK_EX | LOCK_NB) == 0) return range;
+    if (fd >= 0) ::close(fd);
+  }
+  throw std::runtime_error("too many test runs at once");
 }
 
 template <class T>
@@ -207,8 +220,7 @@ container_rig::container_rig(const rig_options& options, bool open_now) {
   scope_.instance = name;
   scope_.state = fs::path("/var/tmp") / name;
   scope_.slots = options.max_sandboxes;
-  // Ranges of its own, so that several runs on one machine see only their own processes.
-  const auto range = static_cast<std::uint32_t>(::getpid() % 64);
+  static const auto range = reserve_range();
   scope_.uid_base = 500'000'000 + range * 65536 * 64;
   scope_.aether_uid_base = 480'000'000 + range * 64;
   scope_.spools_allowed = true;

@@ -148,7 +148,7 @@ TEST_CASE("a command that outlives its time is ended with all its children",
   container_rig rig;
   auto box = rig.start("late");
   auto spec = shell("echo first; setsid sleep 1000 & sleep 1000");
-  spec.timeout = 200ms;
+  spec.timeout = 1500ms;  // an emulated machine needs most of it to start the shell
   const auto r = box.run(spec);
   REQUIRE(r.exited);
   CHECK(r.exited->timed_out);
