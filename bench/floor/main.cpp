@@ -61,20 +61,20 @@ int create_loop(int count, const std::string& disk, const char* program,
   const std::string name = "floor-" + std::to_string(::getpid());
   ready.aether = load_aether();
   const groups g = make_groups(name, aether_id);
-  std::vector<double> times;
   if (const int worker = ::fork(); worker == 0) {
     // A child, so that the groups are removed by the parent whatever happens, in the host's mount
     // namespace.
     prepare(disk, layers);
     for (int i = -warm_up; i < count; ++i) {
-      slot s = make_slot();
+      slot s = make_slot(std::to_string(i + warm_up));
       const double began = now();
-      sandbox made = create(name, s, g, program);
+      sandbox made = create(s, g, program);
       const double took = now() - began;
       destroy(made);
       drop_slot(s);
       if (i >= 0) std::printf("%.4f\n", took);
     }
+    remove_homes();
     std::fflush(stdout);
     ::_exit(0);
   } else {

@@ -1,5 +1,7 @@
 // What stands before any sandbox does: layers, skeleton, template namespace, slots (sandbox.hpp).
 #include <fcntl.h>
+#include <ftw.h>
+#include <linux/fs.h>
 #include <linux/loop.h>
 #include <linux/mount.h>
 #include <net/if.h>
@@ -102,6 +104,29 @@ void write_map(int pid, const char* file) {
   ::close(fd);
 }
 
+/// Unrelated things lie below, so ext4 spreads them (chattr(1) +T). Others refuse the flag.
+void spread_below(const char* directory) {
+  const int fd = open_at(AT_FDCWD, directory, O_RDONLY | O_DIRECTORY);
+  int flags = 0;
+  if (call(__NR_ioctl, fd, FS_IOC_GETFLAGS, &flags) == 0) {
+    flags |= FS_TOPDIR_FL;
+    call(__NR_ioctl, fd, FS_IOC_SETFLAGS, &flags);
+  }
+  ::close(fd);
+}
+
+std::string make_home(const std::string& name) {
+  const std::string home = "/disk/" + name;
+  for (const char* below : {"", "/u", "/w"}) {
+    must("mkdir", call(__NR_mkdir, (home + below).c_str(), 0755));
+  }
+  return home;
+}
+
+int remove_entry(const char* path, const struct stat*, int, FTW* at) {
+  return at->level == 0 ? 0 : ::remove(path);
+}
+
 void loopback_up() {
   const int s = ::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   ifreq request{};
@@ -157,13 +182,14 @@ void prepare(const std::string& disk, const std::vector<std::string>& layers) {
   const int proc = make_fs("proc", {}, 0);
   become_root(root);
   attach(upper, AT_FDCWD, "/disk");
+  spread_below("/disk");
   attach(proc, AT_FDCWD, "/proc");
   for (std::size_t i = 0; i < images.size(); ++i) {
     attach(images[i], AT_FDCWD, ("/layer" + std::to_string(i)).c_str());
   }
 }
 
-slot make_slot() {
+slot make_slot(const std::string& name) {
   int mapped[2];
   int done[2];
   must("pipe", call(__NR_pipe2, mapped, O_CLOEXEC));
@@ -196,7 +222,7 @@ slot make_slot() {
   const auto open_ns = [pid](const char* name) {
     return open_at(AT_FDCWD, ("/proc/" + std::to_string(pid) + "/ns/" + name).c_str(), O_RDONLY);
   };
-  s = {open_ns("user"), open_ns("net"), open_ns("uts"), open_ns("ipc")};
+  s = {open_ns("user"), open_ns("net"), open_ns("uts"), open_ns("ipc"), make_home(name)};
   call(__NR_write, mapped[1], "g", 1);
   for (const int fd : {mapped[0], mapped[1], done[0], done[1]}) ::close(fd);
   ::waitpid(pid, nullptr, 0);
@@ -206,6 +232,10 @@ slot make_slot() {
 void drop_slot(slot& s) {
   for (const int fd : {s.user, s.net, s.uts, s.ipc}) ::close(fd);
   s = {};
+}
+
+void remove_homes() {
+  ::nftw("/disk", remove_entry, 16, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
 }
 
 }  // namespace floor_bench

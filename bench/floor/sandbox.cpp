@@ -3,7 +3,6 @@
 #include "floor/sandbox.hpp"
 
 #include <fcntl.h>
-#include <ftw.h>
 #include <linux/mount.h>
 #include <linux/securebits.h>
 #include <sched.h>
@@ -15,13 +14,13 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdio>
 
 #include "floor/kernel.hpp"
 
 namespace floor_bench {
 namespace {
 
+constexpr char hostname[] = "floor";
 constexpr unsigned no_programs = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC;
 
 int clone_mount(int dir, const char* path) {
@@ -80,7 +79,6 @@ int build_overlay(const char* upper_path, int user_namespace) {
 struct plan {
   const slot& s;
   const groups& g;
-  const char* name;
   const char* program;
   int root, channel, proc = -1, inner_ns = -1;
 };
@@ -140,7 +138,7 @@ int init_main(void* argument) {
   must("net", call(__NR_setns, p.s.net, CLONE_NEWNET));
   must("ipc", call(__NR_setns, p.s.ipc, CLONE_NEWIPC));
   must("uts", call(__NR_setns, p.s.uts, CLONE_NEWUTS));
-  must("hostname", call(__NR_sethostname, p.name, __builtin_strlen(p.name)));
+  must("hostname", call(__NR_sethostname, hostname, sizeof hostname - 1));
   mount_tree(p);
   run_helper(0, copy_tree, &p, 1);
   // The topmost mount at "/" becomes the root: nothing has to be pivoted (setns(2)).
@@ -158,29 +156,22 @@ int init_main(void* argument) {
   return 9;
 }
 
-int remove_entry(const char* path, const struct stat*, int, FTW*) {
-  return ::remove(path);
-}
-
 }  // namespace
 
-sandbox create(const std::string& name, const slot& s, const groups& g, const char* program) {
-  sandbox made{name};
-  const std::string home = "/disk/" + name;
-  must("mkdir", call(__NR_mkdir, home.c_str(), 0755));
-  must("mkdir", call(__NR_mkdir, (home + "/u").c_str(), 0755));
-  must("mkdir", call(__NR_mkdir, (home + "/w").c_str(), 0755));
-  const int root = build_overlay(home.c_str(), s.user);
+sandbox create(const slot& s, const groups& g, const char* program) {
+  const int root = build_overlay(s.home.c_str(), s.user);
   int ends[2];
   must("socketpair", call(__NR_socketpair, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends));
-  plan p{s, g, made.name.c_str(), program, root, ends[1]};
+  plan p{s, g, program, root, ends[1]};
+  sandbox made;
   made.pid = static_cast<int>(start_child(0, CLONE_NEWPID, g.init, init_main, &p));
   ::close(ends[1]);
   ::close(root);
   made.channel = ends[0];
   char result = 0;
-  if (call(__NR_read, made.channel, &result, 1) != 1 || result != 'k')
+  if (call(__NR_read, made.channel, &result, 1) != 1 || result != 'k') {
     give_up("the program failed", -EIO);
+  }
   return made;
 }
 
@@ -188,7 +179,6 @@ void destroy(sandbox& s) {
   ::kill(s.pid, SIGKILL);
   ::waitpid(s.pid, nullptr, 0);
   ::close(s.channel);
-  ::nftw(("/disk/" + s.name).c_str(), remove_entry, 16, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
   s = {};
 }
 

@@ -8,13 +8,13 @@
 
 namespace floor_bench {
 
-/// Namespaces made ahead, as a pool would.
+/// What is made ahead, as a pool would: namespaces and the directory of the writable layer.
 struct slot {
   int user = -1, net = -1, uts = -1, ipc = -1;
+  std::string home;
 };
 
 struct sandbox {
-  std::string name;
   int pid = -1, channel = -1;
 };
 
@@ -25,11 +25,13 @@ inline constexpr unsigned aether_id = 1'700'000'000;  // aether's uid and gid, n
 /// skeleton and `disk`, the directory of the writable layers.
 void prepare(const std::string& disk, const std::vector<std::string>& layers);
 
-slot make_slot();
+slot make_slot(const std::string& name);
 void drop_slot(slot& s);
+/// Deletes all homes. Not between creates: ext4 is slow to give out what was just given back.
+void remove_homes();
 
 /// From nothing to the result of `program`; ends the process when that is not 0.
-sandbox create(const std::string& name, const slot& s, const groups& g, const char* program);
+sandbox create(const slot& s, const groups& g, const char* program);
 void destroy(sandbox& s);
 
 }  // namespace floor_bench
