@@ -70,7 +70,7 @@ make_root() {
   cp "$tree/usr/share/base-passwd/group.master" "$tree/etc/group"
   echo '127.0.0.1 localhost' >"$tree/etc/hosts"
   ln -sf /proc/self/mounts "$tree/etc/mtab"
-  mkdir -p "$tree$root" "$tree/var/lib/dsecd"
+  mkdir -p "$tree$root"
   install -m 755 "$root/tests/kernel/guest-init" "$tree/sbin/init"
   make_initramfs "$tree" "$release"
   cp "$work/unpacked/boot/vmlinuz-$release" "$work/vmlinuz"
@@ -105,8 +105,8 @@ make_state() {
   [ -e "$state/demo-reference.json" ] || state=$work/state
   DSECD=$build_dir/src/dsecd DSEC_STATE=$state scripts/build-demo-images
   rm -rf "$stage"
-  mkdir -p "$stage"
-  cp -a "$state/images" "$state/demo-reference.json" "$stage/"
+  mkdir -p "$stage" && mkdir -m 700 "$stage/dsec"
+  cp -a "$state/images" "$state/demo-reference.json" "$stage/dsec/"
   make_ext4 "$work/state.ext4" 4G "$stage"
   rm -rf "$stage"
 }
