@@ -25,6 +25,9 @@ namespace {
 
 constexpr int warm_up = 5;
 constexpr int first_free_fd = 32;  // below are aether's
+// Keeps the descriptor table of every child large enough: growing one that is shared (CLONE_FILES)
+// waits for a grace period of RCU, 10 ms and more (expand_fdtable in the kernel's fs/file.c).
+constexpr int high_fd = 255;
 
 double now() {
   timespec t{};
@@ -59,6 +62,7 @@ int create_loop(int count, const std::string& disk, const char* program,
     if (::fcntl(fd, F_GETFD) < 0) ::dup3(open_at(AT_FDCWD, "/dev/null", O_RDWR), fd, O_CLOEXEC);
   }
   const std::string name = "floor-" + std::to_string(::getpid());
+  ::dup3(first_free_fd - 1, high_fd, O_CLOEXEC);
   ready.aether = load_aether();
   const groups g = make_groups(name, aether_id);
   if (const int worker = ::fork(); worker == 0) {
