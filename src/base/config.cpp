@@ -5,13 +5,13 @@
 #include <algorithm>
 #include <cstddef>
 #include <fstream>
-#include <numeric>
 #include <sstream>
 #include <variant>
 #include <vector>
 
 #include "base/ids.hpp"
 #include "base/log.hpp"
+#include "base/nearest.hpp"
 
 namespace dsec::base {
 namespace {
@@ -54,7 +54,7 @@ std::vector<key> keys_of(config& c) {
       {"sandbox", "memory_mb", "MiB", {16, 16'777'216}, &s.memory_mb},
       {"sandbox", "pids", "tasks", {16, 4'194'304}, &s.pids},
       {"sandbox", "nofile", "descriptors", {64, 1'048'576}, &s.nofile},
-      {"sandbox", "spool_mb", "MiB", {1, 65'536}, &s.spool_mb},
+      {"sandbox", "spool_mb", "MiB", {1, 1024}, &s.spool_mb},
   };
 }
 
@@ -62,32 +62,13 @@ std::string qualified(std::string_view section, std::string_view name) {
   return section.empty() ? std::string(name) : std::string(section) + "." + std::string(name);
 }
 
-std::size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    std::size_t diagonal = row[0];
-    row[0] = i;
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      const auto up = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, diagonal + (a[i - 1] == b[j - 1] ? 0 : 1)});
-      diagonal = up;
-    }
-  }
-  return row[b.size()];
-}
-
-std::string nearest(const std::vector<key>& keys, std::string_view unknown) {
-  std::string best;
-  std::size_t best_distance = unknown.size();
+std::string nearest_key(const std::vector<key>& keys, std::string_view unknown) {
+  std::vector<std::string> names;
   for (const auto& k : keys) {
-    const auto candidate = qualified(k.section, k.name);
-    if (const auto d = edit_distance(candidate, unknown); d < best_distance) {
-      best_distance = d;
-      best = candidate;
-    }
+    names.push_back(qualified(k.section, k.name));
+    names.emplace_back(k.section);
   }
-  return best;
+  return nearest(names, unknown);
 }
 
 struct reader {
@@ -155,9 +136,11 @@ struct reader {
         continue;
       }
       const auto unknown = qualified(section, name.str());
-      return fail(errc::invalid_argument, at(node) + "unknown key '" + unknown +
-                                              "'; the nearest known one is '" +
-                                              nearest(keys, unknown) + "'");
+      const auto near = nearest_key(keys, unknown);
+      return fail(errc::invalid_argument,
+                  at(node) + "unknown key '" + unknown + "'; " +
+                      (near.empty() ? "docs/config.md lists all keys"
+                                    : "the nearest known one is '" + near + "'"));
     }
     return {};
   }

@@ -7,6 +7,7 @@
 #include <catch2/catch.hpp>
 
 #include "support/aether_sandbox.hpp"
+#include "support/skip.hpp"
 
 using namespace dsec;
 using namespace dsec::tests;
@@ -18,7 +19,7 @@ namespace {
 
 bool skipped() {
   const std::string why = aether_sandbox::missing();
-  if (!why.empty()) WARN("SKIPPED: " << why);
+  if (!why.empty()) dsec::test::say_skipped(why);
   return !why.empty();
 }
 

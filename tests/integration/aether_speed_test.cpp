@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "support/aether_sandbox.hpp"
+#include "support/skip.hpp"
 
 using namespace dsec;
 using namespace dsec::tests;
@@ -58,7 +59,7 @@ void bare() {
 
 TEST_CASE("speed of exec at the channel", "[aether][speed]") {
   if (!aether_sandbox::missing().empty()) {
-    WARN("SKIPPED: " << aether_sandbox::missing());
+    dsec::test::say_skipped(aether_sandbox::missing());
     return;
   }
   aether_sandbox box({.root = tree::tiny});

@@ -9,6 +9,7 @@
 #include <random>
 
 #include "support/aether_sandbox.hpp"
+#include "support/skip.hpp"
 
 using namespace dsec;
 using namespace dsec::tests;
@@ -21,7 +22,7 @@ namespace {
 
 bool skipped() {
   const std::string why = aether_sandbox::missing();
-  if (!why.empty()) WARN("SKIPPED: " << why);
+  if (!why.empty()) dsec::test::say_skipped(why);
   return !why.empty();
 }
 
@@ -468,7 +469,7 @@ TEST_CASE("results that nobody acknowledges bound what is accepted", "[aether]")
 TEST_CASE("a command over its memory limit is reported as such", "[kernel][aether][C11]") {
   if (skipped()) return;
   if (!aether_sandbox::memory_controller()) {
-    WARN("SKIPPED: no memory controller");
+    dsec::test::say_skipped("no memory controller");
     return;
   }
   aether_sandbox box({.memory_bytes = 64U << 20U});

@@ -15,6 +15,7 @@
 #include "base/failpoint.hpp"
 #include "base/subprocess.hpp"
 #include "import_rig.hpp"
+#include "support/skip.hpp"
 
 namespace {
 
@@ -24,7 +25,7 @@ using std::chrono::seconds;
 
 #define SKIP_WHERE_IMPOSSIBLE()                                \
   if (const auto reason = import_missing(); !reason.empty()) { \
-    WARN("SKIPPED: " << reason);                               \
+    dsec::test::say_skipped(reason);                           \
     return;                                                    \
   }
 
@@ -226,13 +227,13 @@ TEST_CASE("without mmdebstrap the error names the package to install", "[import]
 TEST_CASE("a real Debian root works", "[import][debian]") {
   SKIP_WHERE_IMPOSSIBLE();
   if (!dsec::base::find_program("mmdebstrap")) {
-    WARN("SKIPPED: mmdebstrap is not installed");
+    dsec::test::say_skipped("mmdebstrap is not installed");
     return;
   }
   import_rig rig;
   const auto image = rig.import("debian", "debian:bookworm");
   if (!image && image.error().code == errc::unavailable) {
-    WARN("SKIPPED: no mirror: " << image.error().message);
+    dsec::test::say_skipped(std::string("no mirror: ") + image.error().message);
     return;
   }
   INFO(why(image));

@@ -19,6 +19,7 @@
 #include "base/unique_fd.hpp"
 #include "fs/tree_scan.hpp"
 #include "import_rig.hpp"
+#include "support/skip.hpp"
 
 namespace {
 
@@ -27,7 +28,7 @@ using dsec::base::errc;
 
 #define SKIP_WHERE_IMPOSSIBLE()                                \
   if (const auto reason = import_missing(); !reason.empty()) { \
-    WARN("SKIPPED: " << reason);                               \
+    dsec::test::say_skipped(reason);                           \
     return;                                                    \
   }
 

@@ -17,6 +17,7 @@
 #include <thread>
 
 #include "launcher_rig.hpp"
+#include "support/skip.hpp"
 
 using namespace dsec;
 using test::launcher_rig;
@@ -256,7 +257,8 @@ TEST_CASE("commands cannot make themselves as safe from the OOM killer as aether
     return value;
   };
   if (score(std::to_string(rig.pid())) != -950) {
-    std::puts("SKIPPED: root lacks CAP_SYS_RESOURCE here, so that no oom_score_adj can be lowered");
+    dsec::test::say_skipped(
+        "root lacks CAP_SYS_RESOURCE here, so that no oom_score_adj can be lowered");
     return;
   }
   auto made = rig.create("one", 1);

@@ -8,6 +8,7 @@
 
 #include "backends/sys/mountinfo.hpp"
 #include "backends/sys/temp_dir.hpp"
+#include "support/skip.hpp"
 
 using namespace dsec;
 using namespace dsec::container;
@@ -82,7 +83,7 @@ TEST_CASE("a delegated group is where our groups go") {
   host.group("/sys/fs/cgroup/system.slice/dsecd.service", "cpu memory pids");
   const auto own = host.dir.path() / "sys/fs/cgroup/system.slice/dsecd.service";
   if (::setxattr(own.c_str(), "user.delegate", "1", 1, 0) != 0) {
-    WARN("SKIPPED: no user xattrs in " << own);
+    dsec::test::say_skipped(std::string("no user xattrs in ") + own);
     return;
   }
   const auto all = arrange({}, pure, "0::/system.slice/dsecd.service\n", host.dir.path());

@@ -2,6 +2,9 @@
 
 #include <catch2/catch.hpp>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <sstream>
 
 using dsec::base::dump_config;
 using dsec::base::errc;
@@ -41,7 +44,10 @@ TEST_CASE("values are taken and what is dumped reads back the same") {
 TEST_CASE("an unknown key is an error that names the nearest known one and the line") {
   CHECK(error_of("\n[gateway]\nprot = 1\n") ==
         "test.toml:3: unknown key 'gateway.prot'; the nearest known one is 'gateway.port'");
-  CHECK(error_of("[sandbocks]\n").find("unknown key 'sandbocks'") != std::string::npos);
+  CHECK(error_of("[sandbocks]\n") ==
+        "test.toml:1: unknown key 'sandbocks'; the nearest known one is 'sandbox'");
+  CHECK(error_of("zzzzzzzzzzzz = 1\n") ==
+        "test.toml:1: unknown key 'zzzzzzzzzzzz'; docs/config.md lists all keys");
 }
 
 TEST_CASE("values out of range or of another type are refused with range and unit") {
@@ -75,4 +81,25 @@ TEST_CASE("a config file that is a directory is refused") {
 TEST_CASE("the shipped configuration is the default one") {
   const auto shipped = dsec::base::load_config(DSEC_SOURCE_DIR "/config/dsecd.toml").value();
   CHECK(dump_config(shipped) == dump_config(dsec::base::config{}));
+}
+
+TEST_CASE("every key stands in the shipped configuration and in the documentation") {
+  const auto text_of = [](const char* path) {
+    std::ifstream file(path);
+    return std::string(std::istreambuf_iterator<char>(file), {});
+  };
+  const auto shipped = text_of(DSEC_SOURCE_DIR "/config/dsecd.toml");
+  const auto page = text_of(DSEC_SOURCE_DIR "/docs/config.md");
+  std::istringstream all(dump_config(dsec::base::config{}));
+  int keys = 0;
+  for (std::string line; std::getline(all, line);) {
+    const auto end = line.find(" = ");
+    if (end == std::string::npos) continue;
+    ++keys;
+    const auto key = line.substr(0, end);
+    INFO(key);
+    CHECK(shipped.find("\n" + key + " = ") != std::string::npos);
+    CHECK(page.find("| `" + key + "` |") != std::string::npos);
+  }
+  CHECK(keys > 15);
 }

@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "support/skip.hpp"
 #include "support/temp_dir.hpp"
 
 namespace {
@@ -144,7 +145,7 @@ TEST_CASE("what a killed caller ran dies with it") {
 
 TEST_CASE("in a pid namespace of its own even daemons end with the program") {
   if (::geteuid() != 0) {
-    WARN("SKIPPED: needs root");
+    dsec::test::say_skipped("needs root");
     return;
   }
   const dsec::tests::temp_dir dir;
@@ -162,7 +163,7 @@ TEST_CASE("in a pid namespace of its own even daemons end with the program") {
 
 TEST_CASE("a dropped capability is gone from the program") {
   if (::geteuid() != 0) {
-    WARN("SKIPPED: needs root");
+    dsec::test::say_skipped("needs root");
     return;
   }
   auto spec = shell("grep -E 'CapBnd|CapEff' /proc/self/status");

@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "base/unique_fd.hpp"
+#include "support/skip.hpp"
 #include "support/temp_dir.hpp"
 
 namespace {
@@ -95,7 +96,7 @@ TEST_CASE("the fingerprint follows every change and nothing else") {
 
 TEST_CASE("owners that a sandbox cannot show are refused by name", "[threat-17]") {
   if (::geteuid() != 0) {
-    WARN("SKIPPED: needs root to give files away");
+    dsec::test::say_skipped("needs root to give files away");
     return;
   }
   const temp_dir dir;
