@@ -1,4 +1,6 @@
 // dsecd image import|ls|rm: works on the state directory, whether or not a daemon runs on it.
+#include <array>
+#include <ctime>
 #include <iomanip>
 #include <iostream>
 #include <memory>
@@ -30,17 +32,35 @@ base::result<void> import(const base::config& c, const options& o) {
   return {};
 }
 
+std::string day(std::uint64_t unix_ms) {
+  const auto seconds = static_cast<std::time_t>(unix_ms / 1000);
+  std::tm utc{};
+  ::gmtime_r(&seconds, &utc);
+  std::array<char, 16> text{};
+  return {text.data(), std::strftime(text.data(), text.size(), "%Y-%m-%d", &utc)};
+}
+
+/// Whole images first; a damaged one is told on stderr and is an error.
 base::result<void> list(const base::config& c) {
-  DSEC_TRY(const auto images, fs::image_store(base::paths(c.state)).list());
-  std::cout << std::left << std::setw(10) << "KIND" << std::setw(40) << "NAME" << std::setw(14)
-            << "DIGEST"
-            << "KIB\n";
+  std::vector<base::error> damaged;
+  DSEC_TRY(const auto images, fs::image_store(base::paths(c.state)).list(&damaged));
+  const auto line = [](auto&&... fields) {
+    constexpr std::array widths{10, 36, 14, 10, 12};
+    std::size_t at = 0;
+    ((std::cout << std::left << std::setw(widths[at++]) << fields), ...);
+  };
+  line("KIND", "NAME", "DIGEST", "KIB", "CREATED");
+  std::cout << "SOURCE\n";
   for (const auto& i : images) {
-    std::cout << std::left << std::setw(10) << fs::to_string(i.kind) << std::setw(40)
-              << (i.name + ":" + i.tag) << std::setw(14) << i.digest.substr(0, 12)
-              << i.size_bytes / 1024 << "\n";
+    line(fs::to_string(i.kind), i.name + ":" + i.tag, i.digest.substr(0, 12), i.size_bytes / 1024,
+         day(i.created_unix_ms));
+    std::cout << i.source << "\n";
   }
-  return {};
+  for (const auto& e : damaged) std::cerr << e.message << "\n";
+  if (damaged.empty()) return {};
+  return base::fail(base::errc::corrupt, std::to_string(damaged.size()) +
+                                             " damaged images; 'dsecd image rm' them or import "
+                                             "them again");
 }
 
 base::result<void> remove(const base::config& c, const options& o) {

@@ -6,6 +6,7 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
+#include <set>
 
 #include "base/failpoint.hpp"
 #include "base/ids.hpp"
@@ -144,7 +145,6 @@ result<void> image_store::remove(layer_kind kind, std::string_view reference) {
   DSEC_TRY(const auto name, parse_image_name(kind, reference));
   DSEC_CHECK(prepare());
   DSEC_TRY(const auto lock, lock_file(paths_.images() / "locks" / "store", store_lock_seconds));
-  const auto old = load(name);
   const auto file = manifest_file(name);
   if (::unlink(file.c_str()) != 0) {
     if (errno == ENOENT) return fail(not_found(name));
@@ -153,21 +153,27 @@ result<void> image_store::remove(layer_kind kind, std::string_view reference) {
   DSEC_CHECK(sync_path(file.parent_path()));
   base::log::info("image removed", {{"image", name.describe()}});
   DSEC_CHECK(base::failpoint::check("image_remove.manifest_gone"));
-  if (!old) return {};  // it was damaged: which blob it named is not known
-  return drop_blob_if_unused(old->digest);
+  return drop_unnamed_blobs();
 }
 
-result<void> image_store::drop_blob_if_unused(const std::string& digest) {
+result<void> image_store::drop_unnamed_blobs() {
   std::vector<base::error> damaged;
   DSEC_TRY(const auto images, list(&damaged));
-  if (std::ranges::any_of(images, [&](const image& i) { return i.digest == digest; })) return {};
-  if (!damaged.empty()) {
-    base::log::warn("blob kept", {{"digest", digest}, {"why", damaged.front().message}});
+  if (!damaged.empty()) {  // which blob a damaged manifest names is not known
+    base::log::warn("unnamed blobs kept", {{"why", damaged.front().message}});
     return {};
   }
-  // A sandbox that runs on it keeps the file by its mount.
-  if (::unlink(blob(digest).c_str()) != 0 && errno != ENOENT) {
-    return base::fail_errno("remove " + blob(digest).string());
+  std::set<std::string> named;
+  for (const auto& i : images) named.insert(blob(i.digest).filename().string());
+  const auto directory = paths_.images() / "blobs" / "sha256";
+  DSEC_TRY(const auto files, names_in(directory));
+  for (const auto& file : files) {
+    if (named.contains(file)) continue;
+    // A sandbox that runs on it keeps the file by its mount.
+    if (::unlink((directory / file).c_str()) != 0 && errno != ENOENT) {
+      return base::fail_errno("remove " + (directory / file).string());
+    }
+    base::log::info("blob removed", {{"blob", file}});
   }
   return {};
 }
@@ -224,17 +230,16 @@ result<image> image_store::add(layer_kind kind, std::string_view reference,
   }
 
   DSEC_TRY(const auto lock, lock_file(paths_.images() / "locks" / "store", store_lock_seconds));
-  const auto old = load(name);
   DSEC_CHECK(take_blob(erofs, added.digest));
   if (auto written = write_manifest(name, manifest); !written) {
-    if (const auto dropped = drop_blob_if_unused(added.digest); !dropped) {
+    if (const auto dropped = drop_unnamed_blobs(); !dropped) {
       base::log::warn("blob kept", {{"digest", added.digest}, {"why", dropped.error().message}});
     }
     return fail(std::move(written).error());
   }
   base::log::info("image added", {{"image", name.describe()}, {"digest", added.digest}});
   DSEC_CHECK(base::failpoint::check("image_add.manifest_written"));
-  if (old && old->digest != added.digest) DSEC_CHECK(drop_blob_if_unused(old->digest));
+  DSEC_CHECK(drop_unnamed_blobs());
   return added;
 }
 

@@ -60,13 +60,16 @@ class image_store {
  private:
   [[nodiscard]] std::filesystem::path manifest_file(const image_name& name) const;
   [[nodiscard]] base::result<image> load(const image_name& name) const;
+  [[nodiscard]] base::result<image> load_cached(const image_name& name) const;
   [[nodiscard]] base::error not_found(const image_name& wanted) const;
   base::result<void> take_blob(const std::filesystem::path& erofs, const std::string& digest);
   base::result<void> write_manifest(const image_name& name, std::string_view text);
-  /// Under the lock: unlinks the blob unless a manifest names it, or one that cannot be read might.
-  base::result<void> drop_blob_if_unused(const std::string& digest);
+  /// Under the lock: unlinks every blob that no manifest names, also what a killed add left. Keeps
+  /// all of them while a manifest cannot be read.
+  base::result<void> drop_unnamed_blobs();
 
   base::paths paths_;
+  std::shared_ptr<manifest_cache> cache_;  // copies share it
 };
 
 }  // namespace dsec::fs

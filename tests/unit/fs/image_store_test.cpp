@@ -137,6 +137,23 @@ TEST_CASE("replacing an image drops the blob that nothing names any more") {
   CHECK(f.store.find(layer_kind::base, "b").value().digest == sha256_of("two"));
 }
 
+TEST_CASE("a blob that a killed add left unnamed goes with the next change") {
+  fixture f;
+  f.add(layer_kind::base, "a:1", "one");
+  dsec::tests::write(f.store.blob(sha256_of("lost")), "lost");
+  CHECK(f.blobs() == 2);
+  SECTION("an add") {
+    f.add(layer_kind::base, "b:1", "one");
+  }
+  SECTION("a remove") {
+    f.add(layer_kind::base, "b:1", "one");
+    dsec::tests::write(f.store.blob(sha256_of("lost")), "lost");
+    REQUIRE(f.store.remove(layer_kind::base, "b:1"));
+  }
+  CHECK(f.blobs() == 1);
+  CHECK(f.store.find(layer_kind::base, "a:1"));
+}
+
 TEST_CASE("a damaged manifest is reported by its file and hides no other image", "[threat-17]") {
   fixture f;
   f.add(layer_kind::base, "good", "1");
