@@ -25,9 +25,9 @@ bool eventually(const std::function<bool()>& condition) {
 
 TEST_CASE("jobs of one thread run in the order in which they were submitted") {
   std::vector<int> seen;
+  std::promise<void> last;  // outlives the pool: set_value may still be at work when it is seen
   {
     worker_pool pool({.name = "one", .threads = 1, .queue_bound = 100});
-    std::promise<void> last;
     for (int i = 0; i < 10; ++i) REQUIRE(pool.submit([&seen, i] { seen.push_back(i); }));
     REQUIRE(pool.submit([&] { last.set_value(); }));
     last.get_future().wait();
@@ -36,9 +36,9 @@ TEST_CASE("jobs of one thread run in the order in which they were submitted") {
 }
 
 TEST_CASE("a full queue refuses with capacity and names the pool") {
-  worker_pool pool({.name = "tiny", .threads = 1, .queue_bound = 1});
   std::promise<void> running, go;
-  auto gate = go.get_future().share();
+  const auto gate = go.get_future().share();
+  worker_pool pool({.name = "tiny", .threads = 1, .queue_bound = 1});
   REQUIRE(pool.submit([&] {
     running.set_value();
     gate.wait();
@@ -91,8 +91,8 @@ TEST_CASE("a pool that ends does not wait for an abandoned job") {
 }
 
 TEST_CASE("a job that throws costs only itself") {
-  worker_pool pool({.name = "x", .threads = 1, .queue_bound = 10});
   std::promise<void> after;
+  worker_pool pool({.name = "x", .threads = 1, .queue_bound = 10});
   REQUIRE(pool.submit([] { throw std::runtime_error("thrown by a test"); }));
   REQUIRE(pool.submit([&] { after.set_value(); }));
   CHECK(after.get_future().wait_for(10s) == std::future_status::ready);
