@@ -5,17 +5,22 @@
 
 namespace dsec::guest::aether {
 
-void waiting_start::keep_strings(const char* from, uint32_t n) {
-  const long r =
-      sys::call(__NR_mmap, 0, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (r < 0 && r > -4096) return;
-  strings = reinterpret_cast<char*>(r);
-  copy_bytes(strings, from, n);
+bool waiting_start::keep(const char* inline_strings) {
+  if (request.payload == 0) {
+    const long r = sys::call(__NR_mmap, 0, request.strings_length, PROT_READ | PROT_WRITE,
+                             MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (r < 0 && r > -4096) return false;
+    strings = reinterpret_cast<char*>(r);
+    copy_bytes(strings, inline_strings, request.strings_length);
+  }
+  waits = true;
+  return true;
 }
 
-void waiting_start::drop_strings() {
+void waiting_start::drop() {
   if (strings != nullptr) sys::call(__NR_munmap, strings, request.strings_length);
   strings = nullptr;
+  waits = false;
   payload.reset();
 }
 
@@ -34,7 +39,7 @@ live_command* live_commands::take() {
 }
 
 void live_commands::release(live_command& c) {
-  c.waiting.drop_strings();
+  c.waiting.drop();
   c = live_command{};
   --count_;
   while (used_ > 0 && table_[used_ - 1].state == phase::free) --used_;

@@ -16,15 +16,17 @@ enum class phase : uint8_t {
   draining,  // main process dead, output or group not yet at their end
 };
 
-/// What a start needs again when it had to wait: the request, and its strings in a mapping of their
-/// own.
+/// What a start needs again when it had to wait: the request, and its strings, which are in the
+/// payload or, once keep() was called, in a mapping of their own.
 struct waiting_start {
   start_request request = {};
+  bool waits = false;
   char* strings = nullptr;
   unique_fd payload;
 
-  void keep_strings(const char* from, uint32_t n);
-  void drop_strings();
+  /// `inline_strings` are those of the datagram; with a payload it has none. False: no memory.
+  bool keep(const char* inline_strings);
+  void drop();
 };
 
 struct live_command {

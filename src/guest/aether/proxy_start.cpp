@@ -69,12 +69,11 @@ void proxy::accept(datagram& d, const exec_body& e, known_command& k, live_comma
 void proxy::launch(live_command& c, const char* strings) {
   const long r = spawner_.ready() ? hand_over(c, strings) : -EAGAIN;
   if (r == 0) {
-    c.waiting.drop_strings();
+    c.waiting.drop();
   } else if (r != -EAGAIN) {
     start_fails(c, failure::resources, static_cast<int32_t>(-r));
-  } else if (c.waiting.strings == nullptr) {  // its first try: keep what the next one needs
-    c.waiting.keep_strings(strings, c.waiting.request.strings_length);
-    if (c.waiting.strings == nullptr) return start_fails(c, failure::resources, ENOMEM);
+  } else if (!c.waiting.waits) {  // its first try: keep what the next one needs
+    if (!c.waiting.keep(strings)) return start_fails(c, failure::resources, ENOMEM);
     c.give_up_at = c.start + start_limit;
     spawner_.want_writable(true, events_);
   }

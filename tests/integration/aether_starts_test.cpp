@@ -1,0 +1,72 @@
+// Starts that cannot go through at once: the spawner is not there, its socket is full, or
+// descriptors are short. Every one still runs or ends with a typed result, and aether lives.
+#include <signal.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+
+#include "support/aether_sandbox.hpp"
+#include "support/skip.hpp"
+
+using namespace dsec;
+using namespace dsec::tests;
+using guest::failure;
+using guest::msg;
+
+namespace {
+
+bool skipped() {
+  const std::string why = aether_sandbox::missing();
+  if (!why.empty()) dsec::test::say_skipped(why);
+  return !why.empty();
+}
+
+pid_t spawner_of(const aether_sandbox& box) {
+  const auto processes = box.processes("init");
+  REQUIRE(processes.size() == 2);
+  return processes[0] == box.pid() ? processes[1] : processes[0];
+}
+
+/// Two megabytes of arguments: they travel in a memory file. Prints how many there are.
+command large() {
+  command c = {.argv = {"sh", "-c", "echo $#", "sh"}};
+  for (int i = 0; i < 20; ++i) c.argv.push_back(std::string(100'000, 'x'));
+  return c;
+}
+
+}  // namespace
+
+TEST_CASE("large arguments wait their turn behind a full spawner's socket", "[kernel][aether]") {
+  if (skipped()) return;
+  aether_sandbox box({.root = tree::tiny});
+  const pid_t spawner = spawner_of(box);
+  REQUIRE(::kill(spawner, SIGSTOP) == 0);
+  std::vector<std::string> ids;
+  const command filling = {.argv = {"true"},
+                           .env = {"PATH=/bin", "BIG=" + std::string(50'000, 'x')}};
+  for (int i = 0; i < 20; ++i) ids.push_back(box.start(filling));
+  std::vector<std::string> large_ids;
+  for (int i = 0; i < 3; ++i) large_ids.push_back(box.start(large()));
+  REQUIRE(::kill(spawner, SIGCONT) == 0);
+  for (const auto& id : large_ids) CHECK(box.wait(id).out == "20\n");
+  for (const auto& id : ids) CHECK(box.wait(id).ok());
+  CHECK(box.seen(msg::degraded) == 0);
+}
+
+TEST_CASE("large arguments wait for a new spawner", "[kernel][aether][threat-1]") {
+  if (skipped()) return;
+  aether_sandbox box({.root = tree::tiny});
+  for (int i = 0; i < 5; ++i) {
+    REQUIRE(::kill(spawner_of(box), SIGKILL) == 0);
+    // One may still be given to the spawner that is dying; the second finds none.
+    const auto first = box.start(large()), second = box.start(large());
+    for (const auto& id : {first, second}) {
+      const outcome o = box.wait(id);
+      if (o.failed) CHECK(static_cast<failure>(o.failed->failure) == failure::spawner);
+      if (o.exited) CHECK(o.out == "20\n");
+    }
+    CHECK(box.run(large()).out == "20\n");
+  }
+  CHECK(box.alive());
+}
