@@ -15,6 +15,7 @@
 #include "fs/bounded_json.hpp"
 #include "fs/files.hpp"
 #include "fs/manifest.hpp"
+#include "fs/manifest_cache.hpp"
 
 namespace dsec::fs {
 namespace {
@@ -54,6 +55,9 @@ result<std::vector<std::string>> names_in(const std::filesystem::path& directory
 
 }  // namespace
 
+image_store::image_store(base::paths paths)
+    : paths_(std::move(paths)), cache_(std::make_shared<manifest_cache>()) {}
+
 std::filesystem::path image_store::blob(std::string_view digest) const {
   return paths_.images() / "blobs" / "sha256" / (std::string(digest) + ".erofs");
 }
@@ -74,6 +78,16 @@ result<image> image_store::load(const image_name& name) const {
   const auto file = manifest_file(name);
   DSEC_TRY(const auto text, read_file(file, max_json_bytes));
   return decode_manifest(text, name, file.string());
+}
+
+result<image> image_store::load_cached(const image_name& name) const {
+  const auto file = manifest_file(name).string();
+  struct stat st {};
+  if (::lstat(file.c_str(), &st) != 0) return load(name);  // says why
+  if (auto known = cache_->find(file, st)) return *std::move(known);
+  auto read = load(name);
+  if (read) cache_->put(file, st, *read);
+  return read;
 }
 
 base::error image_store::not_found(const image_name& wanted) const {
@@ -107,16 +121,16 @@ base::error image_store::not_found(const image_name& wanted) const {
 
 result<image> image_store::find(layer_kind kind, std::string_view reference) const {
   DSEC_TRY(const auto name, parse_image_name(kind, reference));
-  auto found = load(name);
+  auto found = load_cached(name);
   if (!found) {
     if (found.error().code == errc::not_found) return fail(not_found(name));
     return found;
   }
+  const auto file = blob(found->digest);
   struct stat st {};
-  if (::stat(blob(found->digest).c_str(), &st) != 0 ||
+  if (::stat(file.c_str(), &st) != 0 ||
       static_cast<std::uint64_t>(st.st_size) != found->size_bytes) {
-    return fail(errc::corrupt, "the blob of " + name.describe() + " (" +
-                                   blob(found->digest).string() +
+    return fail(errc::corrupt, "the blob of " + name.describe() + " (" + file.string() +
                                    ") is missing or has another size; import the image again");
   }
   return found;

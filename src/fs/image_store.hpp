@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -31,12 +32,14 @@ struct image {
   std::string fingerprint;  // of that source and the conversion, see fs/source.hpp
 };
 
+class manifest_cache;
+
 class image_store {
  public:
-  explicit image_store(base::paths paths) : paths_(std::move(paths)) {}
+  explicit image_store(base::paths paths);
 
   /// `reference` is NAME or NAME:TAG (tag defaults to "latest"). errc::not_found names the images
-  /// there are.
+  /// there are. What was found before is not read again while its manifest's file is unchanged.
   [[nodiscard]] base::result<image> find(layer_kind kind, std::string_view reference) const;
   /// Sorted by kind, name, tag. Damaged manifests are left out and, when asked for, described in
   /// `damaged`.
