@@ -189,6 +189,24 @@ time.sleep(300)
   CHECK(box.wait(tracer).signal() == SIGKILL);
 }
 
+TEST_CASE("no crash inside runs the host's core dump helper", "[kernel][aether][threat-4]") {
+  if (skipped()) return;
+  aether_sandbox box;
+  const auto limit = "grep -o 'core file size.*' /proc/self/limits | tr -s ' '";
+  const std::string one = "core file size 1 1 bytes \n";
+  CHECK(box.sh(limit).out == one);
+  // 0 would be the limit under which a helper runs again.
+  CHECK(box.sh(std::string("ulimit -c 0 && ") + limit).out == one);
+  const command by_prlimit = {.argv = {"python3", "-c", R"(
+import os, resource
+for pid in (0, os.getppid()):
+    try: resource.prlimit(pid, resource.RLIMIT_CORE, (0, 0))
+    except PermissionError: pass
+print(resource.getrlimit(resource.RLIMIT_CORE))
+)"}};
+  CHECK(box.run(by_prlimit).out == "(1, 1)\n");
+}
+
 TEST_CASE("the filter answers with errors", "[kernel][aether][threat-4]") {
   if (skipped()) return;
   aether_sandbox box;

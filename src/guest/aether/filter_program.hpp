@@ -1,7 +1,7 @@
 // The sandbox's system call filter as a table of BPF instructions, built at compile time.
 // Deny-list: what is not named is allowed, except numbers newer than this table (ENOSYS). Denials
 // are errors, never signals. Pure; the unit test runs it through an interpreter. Why each denial
-// stands here: threats of README.md.
+// stands here is said beside it.
 #pragma once
 
 #include <asm/unistd.h>
@@ -192,6 +192,35 @@ constexpr void judge_socketpair(builder& b) {
   b.add(refuse(EAFNOSUPPORT));
 }
 
+/// The core limit stays what the spawner made it (spawner.cpp): with 0 the kernel would run the
+/// host's core dump helper again. Programs that switch core dumps off (gpg) give up on an error, so
+/// they are told that it worked; with a limit of 1 no core is written anyway.
+constexpr sock_filter already_done() {
+  return refuse(0);
+}
+
+constexpr void judge_setrlimit(builder& b) {
+  constexpr uint32_t rlimit_core = 4;
+  b.add(load(argument_at(0)));
+  b.any_of({rlimit_core}, already_done());
+  b.add(answer(SECCOMP_RET_ALLOW));
+}
+
+constexpr void judge_prlimit(builder& b) {
+  constexpr uint32_t rlimit_core = 4;
+  b.add(load(argument_at(1)));
+  b.when(rlimit_core, [&] {
+    // Without a new limit (both halves of the pointer are 0) it only asks.
+    b.add(load(argument_at(2)));
+    b.add(jump(BPF_JEQ, 0, 0, 3));
+    b.add(load(argument_at(2) + 4));
+    b.add(jump(BPF_JEQ, 0, 0, 1));
+    b.add(answer(SECCOMP_RET_ALLOW));
+    b.add(already_done());
+  });
+  b.add(answer(SECCOMP_RET_ALLOW));
+}
+
 }  // namespace filter_detail
 
 constexpr filter_program build_sandbox_filter() {
@@ -206,6 +235,8 @@ constexpr filter_program build_sandbox_filter() {
   b.when(__NR_ioctl, [&] { judge_ioctl(b); });
   b.when(__NR_socket, [&] { judge_socket(b); });
   b.when(__NR_socketpair, [&] { judge_socketpair(b); });
+  b.when(__NR_setrlimit, [&] { judge_setrlimit(b); });
+  b.when(__NR_prlimit64, [&] { judge_prlimit(b); });
   rule_list rules;
   rules.add(forbidden, refuse(EPERM));
   rules.add(absent, refuse(ENOSYS));

@@ -85,8 +85,8 @@ void set_limits(const boot_body& boot) {
   if (boot.nofile != 0 && boot.nofile < files.rlim_max) files.rlim_max = boot.nofile;
   files.rlim_cur = files.rlim_max;
   require(sys::call(__NR_prlimit64, 0, RLIMIT_NOFILE, &files), spawner_limits);
-  const struct rlimit64 none = {0, 0};
-  require(sys::call(__NR_prlimit64, 0, RLIMIT_CORE, &none), spawner_limits);
+  const struct rlimit64 core = {core_limit, core_limit};
+  require(sys::call(__NR_prlimit64, 0, RLIMIT_CORE, &core), spawner_limits);
 }
 
 /// Root inside, keeping the supplementary group that only aether's side of the world knows: it is

@@ -10,6 +10,11 @@ namespace dsec::guest::aether {
 
 inline constexpr int slab_count = 8;
 
+/// No core file is written under a limit below the smallest one. It is not 0, because that does not
+/// count where the host pipes cores to a helper (core(5)), which would then run, as root on the
+/// host, for every crash inside; the kernel gives up only at exactly 1 (do_coredump).
+inline constexpr uint64_t core_limit = 1;
+
 /// Body of the forked child; `link` is its end of the pair, `proc` the sandbox's /proc. Never
 /// returns: ends when aether's end closes, or with an exit status that names the failed step (enum
 /// spawner_step) when it cannot set itself up.

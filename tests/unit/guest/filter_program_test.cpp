@@ -113,6 +113,17 @@ TEST_CASE("ioctls are allowed by number") {
         denied(ENOTTY));  // the kernel looks at the low half
 }
 
+TEST_CASE("the core limit can be asked for, and setting it does nothing") {
+  constexpr verdict done{SECCOMP_RET_ERRNO};
+  CHECK(judge(__NR_setrlimit, 4) == done);
+  CHECK(judge(__NR_setrlimit, 7) == allowed);
+  CHECK(judge(__NR_prlimit64, 0, 4, 0) == allowed);
+  CHECK(judge(__NR_prlimit64, 1, 4, 1) == done);
+  CHECK(judge(__NR_prlimit64, 0, 4, 0x7f0000000000U) == done);
+  CHECK(judge(__NR_prlimit64, 0, 0xffffffff00000004U, 8) == done);  // an unsigned int
+  CHECK(judge(__NR_prlimit64, 0, 7, 8) == allowed);
+}
+
 TEST_CASE("commands lose clone3") {
   constexpr filter_program p = build_command_filter();
   seccomp_data d = {};
