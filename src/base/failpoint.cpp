@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <map>
 #include <mutex>
+#include <utility>
 
 namespace dsec::base::failpoint {
 namespace {
@@ -15,6 +16,7 @@ namespace {
 struct armed {
   std::string action;
   bool sticky;
+  std::function<void()> then{};
 };
 
 struct table {
@@ -46,6 +48,11 @@ void arm(std::string_view name, std::string_view action, bool sticky) {
   points().points[std::string(name)] = {std::string(action), sticky};
 }
 
+void arm(std::string_view name, std::function<void()> then) {
+  const std::scoped_lock lock(points().mutex);
+  points().points[std::string(name)] = {"", false, std::move(then)};
+}
+
 void disarm_all() {
   const std::scoped_lock lock(points().mutex);
   points().points.clear();
@@ -53,11 +60,16 @@ void disarm_all() {
 
 result<void> check(std::string_view name) {
   auto& t = points();
-  const std::scoped_lock lock(t.mutex);
+  std::unique_lock lock(t.mutex);
   const auto it = t.points.find(name);
   if (it == t.points.end()) return {};
-  const auto action = it->second.action;
-  if (!it->second.sticky) t.points.erase(it);
+  const auto [action, sticky, then] = it->second;
+  if (!sticky) t.points.erase(it);
+  if (then) {
+    lock.unlock();
+    then();
+    return {};
+  }
   if (action == "kill") ::kill(::getpid(), SIGKILL);
   return fail(errc::internal, "failure point '" + std::string(name) + "' fired");
 }

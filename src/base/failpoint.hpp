@@ -1,10 +1,12 @@
 // Failure points, compiled in only with -DDSEC_FAILPOINTS (presets dev, asan, tsan). Which ones
 // fire comes from the environment variable DSEC_FAILPOINTS="name=error,other=kill" or from arm().
 // Thread-safe.
-//   error: the step returns an injected errc::internal      kill: the process kills itself with
-//   SIGKILL
+//
+//   error   the step returns an injected errc::internal
+//   kill    the process kills itself with SIGKILL
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -15,6 +17,9 @@ namespace dsec::base::failpoint {
 #ifdef DSEC_FAILPOINTS
 /// Arms `name` to fire once (or always, with `sticky`). Action is "error" or "kill".
 void arm(std::string_view name, std::string_view action, bool sticky = false);
+/// Runs `then` in the thread that comes to `name`, once, and lets the step go on: for what happens
+/// between two steps.
+void arm(std::string_view name, std::function<void()> then);
 void disarm_all();
 /// Fires if armed.
 result<void> check(std::string_view name);

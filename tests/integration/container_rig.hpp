@@ -82,7 +82,8 @@ backends::exec_spec program(std::vector<std::string> argv);
 
 /// EROFS images, made once per run:
 ///   box   busybox with its applets, /etc/passwd with root and joe (1000), /attack
-///   (tests/support/attack) bare  /attack and nothing else: no libc, no shell, no /etc
+///         (tests/support/attack)
+///   bare  /attack and nothing else: no libc, no shell, no /etc
 const std::filesystem::path& box_image(const std::string& name);
 
 struct rig_options {

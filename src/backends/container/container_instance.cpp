@@ -90,10 +90,12 @@ result<std::unique_ptr<container_instance>> container_instance::start(
 /// remains.
 result<void> container_instance::run() {
   DSEC_CHECK(parts_->start());
-  const std::scoped_lock lock(state_mutex_);
-  if (lost_) return fail(errc::unavailable, "the sandbox died as soon as it ran: " + *lost_);
-  running_ = true;
-  return {};
+  std::unique_lock lock(state_mutex_);
+  running_ = !lost_;
+  if (running_) return {};
+  base::error why{errc::unavailable, "the sandbox died as soon as it ran: " + *lost_, 0};
+  lock.unlock();  // closing the channel waits for lost()
+  return parts_->abandon(std::move(why));
 }
 
 container_instance::~container_instance() {

@@ -1,8 +1,10 @@
 #include "backends/container/launcher.hpp"
 
+#include <array>
+#include <cerrno>
 #include <utility>
 
-#include "backends/container/launcher_process.hpp"
+#include "base/failpoint.hpp"
 #include "base/log.hpp"
 
 namespace dsec::container {
@@ -27,12 +29,13 @@ launcher::lease launcher::current() {
 }
 
 result<void> launcher::start_locked() {
-  if (child_ != 0) reap(std::exchange(child_, 0));
   client_.reset();
+  DSEC_CHECK(end_child_locked());
   DSEC_TRY(auto process, launcher_process::start(paths_, layers_ns_.get()));
-  child_ = process.pid;
+  DSEC_CHECK(base::failpoint::check("container.launcher.started"));
+  DSEC_TRY(auto connection, launcher_process::connect(paths_));
   DSEC_TRY(std::shared_ptr<launcher_client> client,
-           launcher_client::open(loop_, std::move(process.connection), hooks_.events));
+           launcher_client::open(loop_, std::move(connection), hooks_.events));
   for (auto& s : hooks_.survivors()) {
     const auto adopted = client->adopt(s.request, std::array{s.channel.get(), s.pidfd.get()});
     if (!adopted)
@@ -41,20 +44,33 @@ result<void> launcher::start_locked() {
   }
   layers_ns_ = client->take_layers_namespace();
   client_ = std::move(client);
+  child_.emplace(std::move(process));
   ++generation_;
-  base::log::info("launcher_started", {{"pid", child_}, {"generation", generation_}});
+  base::log::info("launcher_started", {{"pid", child_->pid()}, {"generation", generation_}});
+  return {};
+}
+
+/// A connection that is closed says nothing about the process, and to wait for one that lives would
+/// be to wait for ever.
+result<void> launcher::end_child_locked() {
+  if (!child_) return {};
+  DSEC_CHECK(child_->end());
+  child_.reset();
   return {};
 }
 
 result<void> launcher::shutdown() {
   const std::scoped_lock lock(mutex_);
-  if (client_ && !client_->is_down()) DSEC_CHECK(client_->shutdown());
+  if (client_ && !client_->is_down()) {
+    const auto asked = client_->shutdown();
+    if (!asked && asked.error().sys_errno == EBUSY) return asked;
+    if (!asked) base::log::warn("launcher_killed", {{"why", asked.error().to_string()}});
+  }
   // A refill that was under way must not start another one that nobody would end.
   shut_down_ = true;
   client_.reset();
   layers_ns_.reset();
-  if (child_ != 0) reap(std::exchange(child_, 0));
-  return {};
+  return end_child_locked();
 }
 
 }  // namespace dsec::container

@@ -1,15 +1,18 @@
 // Keeps a launcher running for the backend: starts one when it is first needed and again whenever
-// it has died; the new one enters the old one's layer namespace and adopts the sandboxes that live
-// on. Thread-safe; get() blocks. Owned by the backend.
+// it has died or does not answer (then it is killed first); the new one enters the old one's layer
+// namespace and adopts the sandboxes that live on. Thread-safe; all but current() block, by the
+// client's time limits at most. Owned by the backend.
 #pragma once
 
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "backends/container/launcher_client.hpp"
+#include "backends/container/launcher_process.hpp"
 #include "base/paths.hpp"
 
 namespace dsec::container {
@@ -37,11 +40,13 @@ class launcher {
   /// The same, but never starts one.
   lease current();
 
-  /// Ends it, if it runs. Fails with errno EBUSY while it has sandboxes.
+  /// Ends it, if it runs: asked, or killed when it does not answer. Fails with errno EBUSY while it
+  /// has sandboxes.
   base::result<void> shutdown();
 
  private:
   base::result<void> start_locked();
+  base::result<void> end_child_locked();
 
   base::paths paths_;
   sys::event_loop& loop_;
@@ -50,7 +55,7 @@ class launcher {
   std::shared_ptr<launcher_client> client_;
   std::uint64_t generation_ = 0;
   bool shut_down_ = false;
-  pid_t child_ = 0;
+  std::optional<launcher_process> child_;
   sys::unique_fd layers_ns_;  // keeps the layers mounted from one launcher to the next
 };
 

@@ -1,6 +1,9 @@
 #include "backends/container/launcher_client.hpp"
 
+#include <signal.h>
+
 #include <array>
+#include <cerrno>
 #include <cstring>
 #include <utility>
 
@@ -57,6 +60,9 @@ result<std::unique_ptr<launcher_client>> launcher_client::open(sys::event_loop& 
                                         [c = client.get()](std::uint32_t) { c->on_events(); }));
   }
   DSEC_CHECK(client->greet());
+  const std::scoped_lock lock(client->mutex_);
+  if (client->down_) return fail(errc::unavailable, "the launcher died as soon as it ran");
+  client->greeted_ = true;
   return client;
 }
 
@@ -159,6 +165,11 @@ result<void> launcher_client::shutdown() {
   return {};
 }
 
+bool launcher_client::kill() {
+  return sys::signal_process(pidfd_.get(), SIGKILL) &&
+         sys::wait_ended(pidfd_.get(), sys::after(exit_timeout));
+}
+
 bool launcher_client::is_down() {
   const std::scoped_lock lock(mutex_);
   return down_;
@@ -177,14 +188,21 @@ result<launcher_client::reply> launcher_client::call(std::span<std::byte> reques
     went_down();  // seen here before the event loop saw it: the next request gets another launcher
   }
   if (!sent) return fail(sent.error());
-  if (!*sent) return fail(errc::unavailable, "the launcher is overloaded");
+  if (!*sent)
+    return fail({errc::capacity, "the launcher takes no more requests now: try again", EAGAIN});
   waiting_.emplace(number, &answer);
   const bool in_time = changed_.wait_for(lock, request_timeout, [&] { return answer || down_; });
   waiting_.erase(number);
   if (answer) return *std::move(answer);
-  if (!in_time)
-    return fail(errc::deadline_exceeded, std::string("the launcher takes too long to ") + what);
-  return fail(errc::unavailable, "the launcher died");
+  if (in_time) return fail(errc::unavailable, "the launcher died");
+  lock.unlock();
+  // It may still do what it was asked for, at any time: no state of ours could be relied on. So it
+  // is ended, like one that has died by itself.
+  base::log::error("launcher_stuck", {{"request", what}});
+  if (pidfd_) kill();
+  went_down();
+  return fail(errc::unavailable,
+              std::string("the launcher took too long to ") + what + " and was killed");
 }
 
 void launcher_client::on_events() {
@@ -219,14 +237,16 @@ void launcher_client::take_event(std::span<const std::byte> datagram) {
 }
 
 void launcher_client::went_down() {
+  bool greeted = false;
   {
     const std::scoped_lock lock(mutex_);
     if (down_) return;
     down_ = true;
+    greeted = greeted_;
   }
   changed_.notify_all();
   loop_.unwatch(token_, socket_.get());
-  events_.down();
+  if (greeted) events_.down();  // else whoever opens it sees the error
 }
 
 }  // namespace dsec::container

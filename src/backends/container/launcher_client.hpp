@@ -1,7 +1,7 @@
 // dsecd's connection to the launcher (guest/launch.hpp): requests with a time limit from any
 // thread, several at a time; replies and events are read on the event loop's thread. Owned by the
-// backend. When the launcher dies every waiting and later request fails with errc::unavailable and
-// `down` runs once.
+// backend. When the launcher dies, hangs up or lets a request wait for too long (then it is killed)
+// every waiting and later request fails with errc::unavailable and `down` runs once.
 #pragma once
 
 #include <sys/types.h>
@@ -27,7 +27,7 @@ namespace dsec::container {
 
 struct launcher_events {
   std::function<void(std::string sandbox, int status)> exited;  // an aether was reaped
-  std::function<void()> down;                                   // the launcher itself is gone
+  std::function<void()> down;  // the launcher itself is gone; not for one that never greeted
 };
 
 class launcher_client {
@@ -56,6 +56,10 @@ class launcher_client {
 
   /// Asks it to exit and waits until it has.
   base::result<void> shutdown();
+
+  /// SIGKILL; true when the process has ended soon after. What it was asked to do it will not do
+  /// any more.
+  bool kill();
 
   [[nodiscard]] bool is_down();
   /// The mount namespace the layers live in, as told in its hello; can be taken once.
@@ -88,7 +92,8 @@ class launcher_client {
   static base::result<void> outcome(const reply& r, const char* what);
 
   sys::event_loop& loop_;
-  sys::unique_fd socket_, pidfd_, layers_ns_;
+  sys::unique_fd socket_, layers_ns_;
+  sys::unique_fd pidfd_;  // set by greet(), constant afterwards
   launcher_events events_;
   sys::event_loop::token token_ = 0;
 
@@ -96,7 +101,7 @@ class launcher_client {
   std::condition_variable changed_;
   std::uint32_t next_ = 1;
   std::map<std::uint32_t, std::optional<reply>*> waiting_;  // places on the callers' stacks
-  bool down_ = false;
+  bool greeted_ = false, down_ = false;
 };
 
 }  // namespace dsec::container

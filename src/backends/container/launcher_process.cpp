@@ -11,6 +11,7 @@
 #include <array>
 #include <cerrno>
 #include <charconv>
+#include <cstdlib>
 #include <cstring>
 #include <string>
 
@@ -18,6 +19,7 @@
 #include "backends/sys/file.hpp"
 #include "backends/sys/pidfd.hpp"
 #include "base/embedded.hpp"
+#include "base/log.hpp"
 
 namespace dsec::container {
 namespace {
@@ -32,6 +34,8 @@ constexpr const char* program_name = "dsec-launcher";
 constexpr const char* state_variable = "DSEC_STATE=";
 /// Descriptors are prepared up here, so that none stands where a child's must go.
 constexpr int above_child_fds = 16;
+/// From SIGKILL to the end: at once, but for a call that waits for a disk.
+constexpr auto death_timeout = std::chrono::seconds(5);
 
 result<unique_fd> listen_at(const std::filesystem::path& path) {
   DSEC_TRY(const auto directory, sys::open_at(AT_FDCWD, path.parent_path(), O_PATH | O_DIRECTORY));
@@ -93,6 +97,15 @@ struct spawn_plan {
   }
 };
 
+/// Those of the launcher (guest/launcher/instrument.hpp) are chosen by dsecd's environment.
+std::string failure_points() {
+#ifdef DSEC_FAILPOINTS
+  constexpr const char* name = "DSEC_LAUNCHER_FAIL";
+  if (const char* points = ::getenv(name)) return std::string(name) + "=" + points;
+#endif
+  return {};
+}
+
 result<pid_t> spawn(const std::filesystem::path& state, std::span<const int> fds) {
   DSEC_TRY(const auto image, sys::sealed_memfd(program_name, base::embedded_launcher(), 0500));
   DSEC_TRY(const auto high_image, raise(image.get()));
@@ -105,16 +118,26 @@ result<pid_t> spawn(const std::filesystem::path& state, std::span<const int> fds
   std::vector<char*> arguments;
   for (auto& w : words) arguments.push_back(w.data());
   arguments.push_back(nullptr);
-  // The only variable; find_launchers() knows the process by it.
+  // find_launchers() knows the process by it.
   auto variable = state_variable + state.string();
-  char* environment[] = {variable.data(), nullptr};
+  std::vector<char*> environment{variable.data()};
+  auto failures = failure_points();
+  if (!failures.empty()) environment.push_back(failures.data());
+  environment.push_back(nullptr);
   const auto program = "/proc/self/fd/" + std::to_string(high_image.get());
   pid_t pid = 0;
   if (const int e = ::posix_spawn(&pid, program.c_str(), &plan.actions, &plan.attributes,
-                                  arguments.data(), environment);
+                                  arguments.data(), environment.data());
       e != 0)
     return fail(base::from_errno("cannot start the launcher", e));
   return pid;
+}
+
+/// Takes the status of a child that has ended or is about to.
+void collect(pid_t pid) {
+  siginfo_t info{};
+  while (::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED) != 0 && errno == EINTR) {
+  }
 }
 
 bool is_launcher_of(const std::string& process, const std::filesystem::path& state) {
@@ -122,7 +145,8 @@ bool is_launcher_of(const std::string& process, const std::filesystem::path& sta
   const auto program = std::filesystem::read_symlink("/proc/" + process + "/exe", gone);
   if (gone || program != std::string("/memfd:") + program_name + " (deleted)") return false;
   const auto environment = sys::read_file("/proc/" + process + "/environ");
-  return environment && *environment == state_variable + state.string() + '\0';
+  const auto variable = state_variable + state.string() + '\0';
+  return environment && environment->substr(0, variable.size()) == variable;
 }
 
 }  // namespace
@@ -136,10 +160,35 @@ result<launcher_process> launcher_process::start(const base::paths& paths, int l
   DSEC_TRY(const auto aether, sys::sealed_memfd("aether", base::embedded_aether(), 0111));
   std::vector<int> fds{socket.get(), state.get(), aether.get()};
   if (layers_ns >= 0) fds.push_back(layers_ns);
-  launcher_process started;
-  DSEC_TRY(started.pid, spawn(paths.state(), fds));
-  DSEC_TRY(started.connection, sys::connect_datagram(paths.launcher_socket()));
-  return started;
+  DSEC_TRY(const auto pid, spawn(paths.state(), fds));
+  auto pidfd = sys::open_pidfd(pid);
+  if (!pidfd) {
+    // Not collected yet, so the number is still this child's.
+    ::kill(pid, SIGKILL);
+    collect(pid);
+    return fail(pidfd.error());
+  }
+  return launcher_process(pid, std::move(*pidfd));
+}
+
+launcher_process::~launcher_process() {
+  if (const auto ended = end(); !ended)
+    base::log::error("launcher_left", {{"pid", pid_}, {"error", ended.error().to_string()}});
+}
+
+result<unique_fd> launcher_process::connect(const base::paths& paths) {
+  return sys::connect_datagram(paths.launcher_socket());
+}
+
+result<void> launcher_process::end() {
+  if (pid_ == 0) return {};
+  DSEC_CHECK(sys::signal_process(pidfd_.get(), SIGKILL));
+  if (!sys::wait_ended(pidfd_.get(), sys::after(death_timeout)))
+    return fail(errc::deadline_exceeded,
+                "the launcher, process " + std::to_string(pid_) + ", does not die");
+  collect(std::exchange(pid_, 0));
+  pidfd_.reset();
+  return {};
 }
 
 result<std::vector<unique_fd>> find_launchers(const std::filesystem::path& state) {
@@ -155,12 +204,6 @@ result<std::vector<unique_fd>> find_launchers(const std::filesystem::path& state
     if (process && is_launcher_of(name, state)) found.push_back(std::move(*process));
   }
   return found;
-}
-
-void reap(pid_t pid) {
-  siginfo_t info{};
-  while (::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED) != 0 && errno == EINTR) {
-  }
 }
 
 }  // namespace dsec::container

@@ -5,15 +5,17 @@
 #include <algorithm>
 
 #include "backends/sys/file.hpp"
+#include "base/log.hpp"
 
 namespace dsec::container {
 
+using base::errc;
 using base::result;
 
 result<void> layer_cache::hold(const std::vector<backends::layer_ref>& layers) {
   for (std::size_t i = 0; i < layers.size(); ++i) {
     if (auto held = hold_one(layers[i]); !held) {
-      (void)release({layers.begin(), layers.begin() + static_cast<std::ptrdiff_t>(i)});
+      release({layers.begin(), layers.begin() + static_cast<std::ptrdiff_t>(i)});
       return held;
     }
   }
@@ -48,14 +50,17 @@ result<void> layer_cache::hold_one(const backends::layer_ref& layer) {
   return attached;
 }
 
-result<void> layer_cache::release(const std::vector<backends::layer_ref>& layers) {
+void layer_cache::release(const std::vector<backends::layer_ref>& layers) {
   const std::scoped_lock lock(mutex_);
   for (const auto& l : layers) {
     auto& e = layers_[l.digest];
     --e.users;
     e.last_use = ++clock_;
   }
-  return trim_locked(max_unused_);
+  // Its users are gone, whatever becomes of the layer: one that cannot be detached now is found
+  // again by the next release.
+  if (const auto trimmed = trim_locked(max_unused_); !trimmed)
+    base::log::warn("layers_not_detached", {{"error", trimmed.error().to_string()}});
 }
 
 result<void> layer_cache::detach_unused() {
@@ -74,7 +79,13 @@ result<void> layer_cache::trim_locked(std::size_t keep) {
             [](const auto& a, const auto& b) { return a->second.last_use < b->second.last_use; });
   const auto lease = host_.current();
   for (std::size_t i = 0; i + keep < unused.size(); ++i) {
-    if (lease.client) DSEC_CHECK(lease.client->detach_layer(unused[i]->first));
+    const auto detached =
+        lease.client ? lease.client->detach_layer(unused[i]->first) : result<void>();
+    // Whether a launcher that died had detached it is unknown. To forget it is right in both cases:
+    // what is attached already is attached again at no cost.
+    const bool forget = detached || detached.error().code == errc::unavailable ||
+                        detached.error().code == errc::not_found;
+    if (!forget) return detached;
     layers_.erase(unused[i]);
   }
   return {};

@@ -22,7 +22,7 @@ class layer_cache {
 
   /// Attaches what is not attached yet and counts all; nothing is held when it fails.
   base::result<void> hold(const std::vector<backends::layer_ref>& layers);
-  base::result<void> release(const std::vector<backends::layer_ref>& layers);
+  void release(const std::vector<backends::layer_ref>& layers);
   /// Detaches everything that is unused; at close that is everything.
   base::result<void> detach_unused();
 

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
@@ -21,7 +22,8 @@ using base::result;
 /// From its clone on: aether says hello within a millisecond; a machine that swaps gets its time.
 constexpr auto handshake_timeout = std::chrono::seconds(10);
 /// From SIGKILL until nothing is left; the kernel may have gigabytes to give back.
-constexpr auto death_timeout = std::chrono::seconds(30);
+constexpr auto death_timeout = std::chrono::seconds(10);
+constexpr auto kill_again = std::chrono::milliseconds(500);
 
 // layers
 // ----------------------------------------------------------------------------------------------------------
@@ -30,7 +32,8 @@ result<void> hold_layers(sandbox_parts& s) {
   return s.host.layers.hold(s.spec.layers);
 }
 result<void> release_layers(sandbox_parts& s) {
-  return s.host.layers.release(s.spec.layers);
+  s.host.layers.release(s.spec.layers);
+  return {};
 }
 
 // slot
@@ -101,8 +104,6 @@ result<guest::launch_create> describe_create(const sandbox_parts& s) {
   return r;
 }
 
-result<void> kill_init(sandbox_parts& s);
-
 result<void> create_init(sandbox_parts& s) {
   DSEC_TRY(const auto request, describe_create(s));
   DSEC_TRY(const auto upper,
@@ -114,12 +115,13 @@ result<void> create_init(sandbox_parts& s) {
   for (const auto& t : groups.fds.init_tasks) fds.push_back(t.get());
   for (const auto& t : groups.fds.cmd_tasks) fds.push_back(t.get());
   DSEC_TRY(const auto lease, s.host.launcher.get());
+  if (lease.generation != s.place->generation)
+    return fail(errc::unavailable, "the slot's namespaces went with the launcher that held them");
   auto made = lease.client->create(request, fds);
   if (!made) {
-    // A launcher that died or took too long may have made it after all.
-    const auto ambiguous =
-        made.error().code == errc::unavailable || made.error().code == errc::deadline_exceeded;
-    if (ambiguous) (void)kill_init(s);
+    // One that died may have made it after all, and one that only hung up still may: not after
+    // this.
+    if (made.error().code == errc::unavailable) (void)lease.client->kill();
     return fail(made.error());
   }
   s.place->groups.fds = {};  // aether has its own; an idle sandbox holds few descriptors
@@ -129,22 +131,32 @@ result<void> create_init(sandbox_parts& s) {
   return {};
 }
 
-/// The launcher forgets the sandbox once it has reaped aether, which it says by an event.
-result<void> release_at_launcher(sandbox_parts& s, sys::deadline until) {
+/// Once is not enough: before Linux 6.14 a process that is just being cloned into the group
+/// escapes.
+result<void> kill_group(const sys::cgroup_dir& group, sys::deadline until) {
   while (true) {
-    const auto lease = s.host.launcher.current();
-    if (!lease.client) return {};
-    const auto released = lease.client->release(s.spec.sandbox_id);
-    if (released || released.error().code == errc::not_found ||
-        released.error().code == errc::unavailable)
-      return {};
-    if (released.error().sys_errno != EBUSY || sys::remaining_ms(until) == 0) return released;
-    std::unique_lock lock(s.mutex);
-    s.exited.wait_for(lock, std::chrono::milliseconds(20),
-                      [&] { return s.exit_status.has_value(); });
+    DSEC_CHECK(group.kill());
+    auto empty = group.wait_empty(std::min(until, sys::after(kill_again)));
+    if (empty || empty.error().code != errc::deadline_exceeded || sys::remaining_ms(until) == 0)
+      return empty;
   }
 }
 
+/// The launcher forgets the sandbox once it has reaped aether, which it says by an event. False:
+/// not yet.
+result<bool> release_at_launcher(const sandbox_parts& s) {
+  const auto lease = s.host.launcher.current();
+  if (!lease.client) return true;
+  const auto released = lease.client->release(s.spec.sandbox_id);
+  if (released || released.error().code == errc::not_found ||
+      released.error().code == errc::unavailable)
+    return true;
+  const auto again = released.error().sys_errno;
+  if (again == EBUSY || again == EAGAIN) return false;
+  return fail(released.error());
+}
+
+/// Also after a create that failed: then there may be no aether, or one that nobody knows of.
 result<void> kill_init(sandbox_parts& s) {
   const auto until = sys::after(death_timeout);
   {
@@ -152,11 +164,19 @@ result<void> kill_init(sandbox_parts& s) {
     s.leaving = true;
   }
   const auto& group = s.place->groups.slot;
-  DSEC_CHECK(group.kill());
-  DSEC_CHECK(group.wait_empty(until));
-  if (s.pidfd && !sys::wait_ended(s.pidfd.get(), until))
-    return fail(errc::deadline_exceeded, "aether of '" + s.spec.sandbox_id + "' does not die");
-  DSEC_CHECK(release_at_launcher(s, until));
+  while (true) {
+    DSEC_CHECK(kill_group(group, until));
+    if (s.pidfd && !sys::wait_ended(s.pidfd.get(), until))
+      return fail(errc::deadline_exceeded, "aether of '" + s.spec.sandbox_id + "' does not die");
+    DSEC_TRY(const bool released, release_at_launcher(s));
+    if (released && group.wait_empty(sys::after(std::chrono::milliseconds(0)))) break;
+    if (sys::remaining_ms(until) == 0)
+      return fail(errc::deadline_exceeded,
+                  "the launcher does not let go of '" + s.spec.sandbox_id + "'");
+    std::unique_lock lock(s.mutex);
+    s.exited.wait_for(lock, std::chrono::milliseconds(20),
+                      [&] { return s.exit_status.has_value(); });
+  }
   const std::scoped_lock lock(s.mutex);
   s.pidfd.reset();
   s.socket.reset();
@@ -190,6 +210,7 @@ struct step {
   const char* name;  // also of its failure point: container.start.<name>
   result<void> (*run)(sandbox_parts&);
   result<void> (*undo)(sandbox_parts&);  // nullptr: nothing to undo
+  bool undo_failed = false;              // undone also when its run failed
 };
 
 constexpr std::array container_steps{
@@ -197,7 +218,7 @@ constexpr std::array container_steps{
     step{"slot", take_slot, return_slot},         // uid range, groups, namespaces, directory: ready
     step{"disk", name_disk, drop_disk},           // upper and spool directories
     step{"limits", set_limits, nullptr},          // on the `cmd` groups
-    step{"init", create_init, kill_init},         // the launcher mounts the root and starts aether
+    step{"init", create_init, kill_init, true},   // the launcher mounts the root and starts aether
     step{"channel", connect_channel, close_channel},
     step{"handshake", await_aether, nullptr},  // aether has its spawner: running
 };
@@ -209,21 +230,24 @@ result<void> sandbox_parts::start() {
   for (std::size_t i = 0; i < container_steps.size(); ++i) {
     const auto& step = container_steps[i];
     auto outcome = step.run(*this);
+    done[i] = outcome || step.undo_failed;
     if (outcome) {
-      done[i] = true;
       outcome = base::failpoint::check(std::string("container.start.") + step.name);
     }
     if (outcome) continue;
     auto error = outcome.error();
     error.message = std::string("start (") + step.name + "): " + error.message;
-    const bool has_home = spool != nullptr;
-    if (const auto undone = stop(); !undone)
-      error.message += "; and while undoing it: " + undone.error().message;
-    if (has_home)
-      (void)host.trash->discard(host.paths.sandbox(spec.sandbox_id));  // no command ran: no spools
-    return fail(std::move(error));
+    return abandon(std::move(error));
   }
   return {};
+}
+
+result<void> sandbox_parts::abandon(base::error why) {
+  if (const auto undone = stop(); !undone)
+    why.message += "; and while undoing it: " + undone.error().message;
+  if (spool != nullptr)
+    (void)host.trash->discard(host.paths.sandbox(spec.sandbox_id));  // no command ran: no spools
+  return fail(std::move(why));
 }
 
 result<void> sandbox_parts::stop() {

@@ -35,6 +35,8 @@ struct sandbox_parts {
 
   /// Runs all steps; a failing one has everything before it undone.
   base::result<void> start();
+  /// For a sandbox that never ran a command: undoes all, spools included, and fails with `why`.
+  base::result<void> abandon(base::error why);
   /// Undoes the steps in reverse. Goes on after errors and reports all; what failed is tried again
   /// by the next call.
   base::result<void> stop();

@@ -40,6 +40,8 @@ void slot_pool::free(std::uint32_t number) {
 }
 
 result<slot> slot_pool::take() {
+  // First, so that a launcher that cannot be had costs no slot.
+  DSEC_TRY(const auto lease, host_.get());
   std::optional<slot> ready;
   {
     const std::scoped_lock lock(mutex_);
@@ -54,7 +56,6 @@ result<slot> slot_pool::take() {
     if (!made) free(number);
     return made;
   }
-  DSEC_TRY(const auto lease, host_.get());
   if (lease.generation == ready->generation) return std::move(*ready);
   // Its namespaces went with the launcher that held them.
   auto made = make_namespaces(*ready);

@@ -1,0 +1,164 @@
+// The container backend when its launcher hangs, hangs up or dies at the worst moment. Needs root.
+#include <fcntl.h>
+#include <signal.h>
+
+#include <catch2/catch.hpp>
+#include <optional>
+
+#include "backends/container/launcher_process.hpp"
+#include "backends/container/layer_cache.hpp"
+#include "backends/sys/datagram.hpp"
+#include "base/failpoint.hpp"
+#include "container_rig.hpp"
+
+using namespace dsec;
+using namespace dsec::test;
+using base::errc;
+
+namespace {
+
+/// The launcher serves the newest connection: this takes dsecd's away, and the launcher lives on.
+sys::unique_fd take_connection(const std::filesystem::path& state) {
+  auto connection = container::launcher_process::connect(base::paths(state));
+  REQUIRE(connection);
+  return std::move(*connection);
+}
+
+void kill_launcher(const container_rig& rig) {
+  const auto pid = rig.launcher_pid();
+  REQUIRE(pid);
+  REQUIRE(::kill(*pid, SIGKILL) == 0);
+}
+
+/// A rig whose layers are attached and whose pool is full.
+void warm_up(container_rig& rig) {
+  auto box = rig.start("first");
+  box.stop();
+  rig.backend().refill();
+}
+
+}  // namespace
+
+TEST_CASE("a launcher that hangs up is replaced", "[kernel][container][launcher-fails]") {
+  container_rig rig;
+  auto box = rig.start("old");
+  const auto first = rig.launcher_pid();
+  const auto thief = take_connection(rig.scope().state);
+  REQUIRE(eventually([&] { return rig.launcher_pid() && rig.launcher_pid() != first; }));
+  auto next = rig.start("new");
+  CHECK(next.sh("echo made").out == "made\n");
+  CHECK(box.sh("echo still here").out == "still here\n");
+  next.stop();
+  box.stop();
+}
+
+TEST_CASE("closing ends a launcher that has hung up", "[kernel][container][launcher-fails]") {
+  container_rig rig;
+  const auto thief = take_connection(rig.scope().state);
+  CHECK(rig.backend().close());
+  CHECK_FALSE(rig.launcher_pid());
+}
+
+TEST_CASE(
+    "a launcher that does not answer is killed and replaced, and nothing is left of what it "
+    "was asked for",
+    "[kernel][container][launcher-fails]") {
+  container_rig rig({static_cast<std::uint32_t>(GENERATE(0, 2)), 64});  // at make_slot; at create
+  warm_up(rig);
+  const auto first = rig.launcher_pid();
+  REQUIRE(first);
+  REQUIRE(::kill(*first, SIGSTOP) == 0);
+  auto box = rig.start("patient");
+  CHECK(rig.launcher_pid() != first);
+  CHECK(box.sh("echo made").out == "made\n");
+  box.stop();
+  CHECK(rig.inhabitants().empty());
+}
+
+#ifdef DSEC_FAILPOINTS
+TEST_CASE("a backend whose launcher does not come up fails to open and leaves nothing",
+          "[kernel][container][launcher-fails]") {
+  container_rig rig({2, 64}, false);
+  base::failpoint::arm("container.launcher.started", "error");
+  CHECK_THROWS_WITH(rig.open(), Catch::Contains("container.launcher.started"));
+  base::failpoint::disarm_all();
+  CHECK(find_leaks(rig.scope()) == std::vector<std::string>{});
+  rig.open();
+}
+
+TEST_CASE("ready slots outlast a launcher that cannot be started",
+          "[kernel][container][launcher-fails]") {
+  container_rig rig({2, 2});
+  warm_up(rig);
+  base::failpoint::arm("container.launcher.started", "error", true);
+  kill_launcher(rig);
+  for (int i = 0; i < 3; ++i)
+    CHECK_FALSE(rig.try_start(container_rig::spec("t" + std::to_string(i))));
+  base::failpoint::disarm_all();
+  auto a = rig.start("a");
+  auto b = rig.start("b");
+  CHECK(b.sh("echo two").out == "two\n");
+  a.stop();
+  b.stop();
+}
+
+TEST_CASE("a launcher that dies between slot and create costs a start only another try",
+          "[kernel][container][launcher-fails]") {
+  container_rig rig;
+  warm_up(rig);
+  const auto first = rig.launcher_pid();
+  bool replaced = false;
+  base::failpoint::arm("container.start.limits", [&] {
+    ::kill(*first, SIGKILL);
+    replaced = eventually([&] { return rig.launcher_pid() && rig.launcher_pid() != first; });
+  });
+  auto box = rig.start("lucky");
+  CHECK(replaced);
+  CHECK(box.sh("echo made").out == "made\n");
+  box.stop();
+}
+
+TEST_CASE("a sandbox that dies as soon as it runs is started again",
+          "[kernel][container][launcher-fails]") {
+  container_rig rig;
+  for (int i = 0; i < 5; ++i) {
+    base::failpoint::arm("container.start.handshake", [&] {
+      for (const auto pid : rig.inhabitants()) ::kill(pid, SIGKILL);
+      CHECK(eventually([&] { return rig.inhabitants().empty(); }));
+    });
+    const auto id = "reborn" + std::to_string(i);
+    auto box = rig.try_start(container_rig::spec(id));
+    INFO((box ? std::string() : box.error().message));
+    REQUIRE(box);
+    // When its death is noticed only after the start, the owner is told.
+    if (!box->events().wait_gone(0ms) && !rig.inhabitants().empty())
+      CHECK(box->sh("echo " + id).out == id + "\n");
+    box->stop();
+  }
+}
+#endif
+
+TEST_CASE("a layer that cannot be detached is held and released as often as before",
+          "[kernel][container][launcher-fails]") {
+  container_rig rig({2, 64}, false);
+  const base::paths paths(rig.scope().state);
+  const auto loop = *sys::event_loop::start("test");
+  container::launcher host(paths, *loop,
+                           {.events = {.exited = [](const auto&, int) {}, .down = [] {}},
+                            .survivors = [] { return std::vector<container::survivor>(); }});
+  std::filesystem::create_directories(paths.sandboxes());
+  container::layer_cache cache(host, 0);
+  const std::vector<backends::layer_ref> layers{{"layer-box", box_image("box")}};
+  const auto detach = [&] { return host.get()->client->detach_layer("layer-box"); };
+  REQUIRE(cache.hold(layers));
+  {
+    const auto thief = take_connection(paths.state());
+    cache.release(layers);  // the launcher does not hear of it
+  }
+  // As if it had still done it before it died.
+  CHECK(detach());
+  REQUIRE(cache.hold(layers));
+  CHECK(detach());  // so it was attached
+  REQUIRE(host.shutdown());
+  std::filesystem::remove(paths.launcher_socket());
+}
