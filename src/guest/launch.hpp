@@ -9,10 +9,12 @@
 //   launcher LISTEN_FD STATE_FD AETHER_FD [LAYERS_FD]
 // with these descriptors inherited (no O_CLOEXEC) and nothing else but stdin, stdout and stderr
 // (its log):
-//   LISTEN_FD  the bound and listening socket        STATE_FD  the state directory, O_DIRECTORY
+//   LISTEN_FD  the bound and listening socket
+//   STATE_FD   the state directory, O_DIRECTORY
 //   AETHER_FD  the sealed memfd of aether, mode 0111, opened O_RDONLY with no writer left (else
-//   exec says ETXTBSY) LAYERS_FD  the layers' namespace of a launcher that died, from its hello:
-//   entered instead of making one
+//              exec says ETXTBSY)
+//   LAYERS_FD  the layers' namespace of a launcher that died, from its hello: entered instead of
+//              making one
 // Sandboxes of the dead launcher are then told to the new one by `adopt`.
 #pragma once
 
@@ -26,22 +28,25 @@ inline constexpr uint32_t launch_id_bytes = 64;
 
 enum class launch : uint32_t {
   hello = 1,  // -> launch_hello; reply launch_hello; fd: the layers' mount namespace
-  attach_layer =
-      2,  // launch_layer; fd: the blob, O_RDONLY. Mounts it (read-only EROFS: file-backed, else on
-          // a loop device) at layers/<name> in the launcher's namespace. Idempotent.
+  // launch_layer; fd: the blob, O_RDONLY. Mounts it (read-only EROFS: file-backed, else on a loop
+  // device) at layers/<name> in the launcher's namespace. Idempotent.
+  attach_layer = 2,
   detach_layer = 3,  // launch_layer
-  make_slot = 4,     // launch_slot: namespaces of a slot, held by fd until create or drop_slot
-  drop_slot = 5,     // launch_slot
-  create = 6,        // launch_create, see there; reply fds: channel end, pidfd of aether
-  release = 7,       // launch_id: forget a sandbox (its aether must be reaped: else EBUSY)
-  list = 8,  // no body; replies launch_listed once per sandbox not yet released with fds (channel,
-             // pidfd), then `done`
+  // launch_slot: namespaces of a slot, held by fd until create or drop_slot; replaces an unused
+  // slot of that number
+  make_slot = 4,
+  drop_slot = 5,  // launch_slot
+  create = 6,     // launch_create, see there; reply fds: channel end, pidfd of aether
+  release = 7,    // launch_id: forget a sandbox (its aether must be reaped: else EBUSY)
+  // no body; replies launch_listed once per sandbox not yet released with fds (channel, pidfd),
+  // then `done`
+  list = 8,
   shutdown = 9,  // no body: refuse with EBUSY while sandboxes live, else exit after the reply
-  adopt = 10,    // launch_adopt: a live sandbox of a launcher that died; fds: channel end, pidfd of
-                 // its aether
-  done = 16,     // generic reply: launch_result
-  listed = 17,   // launch_listed
-  exited = 18,   // event: launch_exited: an aether was reaped
+  // launch_adopt: a live sandbox of a launcher that died; fds: channel end, pidfd of its aether
+  adopt = 10,
+  done = 16,    // generic reply: launch_result
+  listed = 17,  // launch_listed
+  exited = 18,  // event: launch_exited: an aether was reaped
 };
 
 struct launch_header {
@@ -115,8 +120,7 @@ struct launch_adopt {
 struct launch_exited {
   launch_header h;
   char sandbox[launch_id_bytes];
-  int32_t
-      status;  // of aether, as of wait(2); -1 when it was adopted and so reaped by another process
+  int32_t status;  // of aether, as of wait(2); -1 when adopted and so reaped by another process
 };
 
 }  // namespace dsec::guest

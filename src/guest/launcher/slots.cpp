@@ -118,13 +118,12 @@ status slot_table::make(std::uint32_t number, std::uint32_t uid_base, std::uint3
   if (uid_base == 0 || uid_base > UINT32_MAX - ids || aether_uid == 0 ||
       aether_uid - uid_base < ids)
     return {"ids", EINVAL};
-  if (find(number) != nullptr) return {"number", EEXIST};
   slot s;
   s.uid_base = uid_base;
   s.aether_uid = aether_uid;
   if (status made = make_namespaces(s); !made.ok()) return made;
   for (fd* each : {&s.user, &s.net, &s.uts, &s.ipc}) LAUNCH_TRY("keep", each->keep());
-  slots_.emplace(number, std::move(s));
+  slots_.insert_or_assign(number, std::move(s));
   return {};
 }
 

@@ -20,7 +20,8 @@ struct slot {
 
 class slot_table {
  public:
-  /// EEXIST when the slot is there already.
+  /// Takes the place of an unused slot of that number: its maker did not hear of it, or could not
+  /// say that it is not wanted any more.
   status make(std::uint32_t number, std::uint32_t uid_base, std::uint32_t aether_uid);
   /// Closes its namespaces. ENOENT when it is not there.
   status drop(std::uint32_t number);
