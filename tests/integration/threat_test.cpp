@@ -132,6 +132,25 @@ TEST_CASE("SIGKILL to everybody, in a loop, beside 100 commands of siblings",
   under_attack({"/attack", "kill-all", "120"});
 }
 
+TEST_CASE("one sandbox cannot take the terminals of its siblings",
+          "[kernel][container][threat-8]") {
+  container_rig rig;
+  auto greedy = rig.start("greedy");
+  auto sibling = rig.start("sibling");
+  const auto id = greedy.begin(program({"/attack", "ptys", "120"}));
+  const auto said = [&] {
+    const auto piece = greedy->read_output(id, backends::stream::out, 0, 100, std::nullopt);
+    return piece ? piece->data : std::string();
+  };
+  REQUIRE(eventually([&] { return said().find('\n') != std::string::npos; }, 20s));
+  CHECK(said() == "ptys 256\n");
+  CHECK(sibling.run(program({"/attack", "ptys", "0"})).out == "ptys 256\n");
+  REQUIRE(greedy->kill(id));
+  CHECK(greedy.events().wait_ended(id, 20s));
+  greedy.stop();
+  sibling.stop();
+}
+
 TEST_CASE("a fork bomb beside 100 commands of siblings",
           "[kernel][container][threat-1][threat-6]") {
   under_attack({"/attack", "fork-bomb", "120"});

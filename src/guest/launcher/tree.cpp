@@ -9,6 +9,8 @@ namespace dsec::launcher {
 namespace {
 
 constexpr std::uint32_t tty_group = 5;
+/// The kernel has 3,072 for all instances but the host's (sysctls kernel.pty.max and .reserve).
+constexpr const char* max_ptys = "256";
 constexpr unsigned no_programs = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC;
 
 struct tree {
@@ -38,6 +40,7 @@ status mount_pts(tree& t) {
                          {{"newinstance", nullptr},
                           {"ptmxmode", "0666"},
                           {"mode", "0620"},
+                          {"max", max_ptys},
                           {"gid", t.texts.tty_id}},
                          MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC, pts);
       !s.ok())

@@ -24,6 +24,8 @@ void loop_signal(int signal, int seconds);
 void fork_bomb(int seconds);
 /// Uses all CPU time it gets.
 void spin(int seconds);
+/// Opens terminals until no more can be had, says how many it got ("ptys N") and keeps them.
+void hold_ptys(int seconds);
 /// Touches so many MiB; `hold` keeps them until killed.
 void eat_memory(int mib, bool hold);
 

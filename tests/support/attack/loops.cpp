@@ -1,5 +1,7 @@
 // Attacks that never stop by themselves.
+#include <fcntl.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -35,6 +37,15 @@ void fork_bomb(int seconds) {
 void spin(int seconds) {
   for (const long until = now() + seconds; now() < until;) {
   }
+}
+
+void hold_ptys(int seconds) {
+  const long until = now() + seconds;
+  int got = 0;
+  while (open("/dev/ptmx", O_RDWR | O_NOCTTY) >= 0) ++got;
+  printf("ptys %d\n", got);
+  fflush(stdout);
+  while (now() < until) sleep(1);
 }
 
 void eat_memory(int mib, bool hold) {
