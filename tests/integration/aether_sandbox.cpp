@@ -17,6 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <catch2/catch.hpp>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -137,7 +138,10 @@ aether_sandbox::aether_sandbox(sandbox_options options) : options_(options) {
 
 aether_sandbox::~aether_sandbox() {
   hang_up();
-  if (aether_ > 0 && !wait_end(milliseconds(5000))) {
+  // Nobody holds the other end of its channel: it ends the sandbox and itself.
+  const bool ended = aether_ <= 0 || wait_end(milliseconds(5000)).has_value();
+  CHECK(ended);
+  if (!ended) {
     ::kill(aether_, SIGKILL);
     wait_end(milliseconds(5000));
   }
@@ -194,7 +198,8 @@ void aether_sandbox::remove_groups() {
   std::error_code ignored;
   const auto until = clock::now() + std::chrono::seconds(5);
   const auto gone = [&](const fs::path& group) {
-    return wait_until(until, [&] { return ::rmdir(group.c_str()) == 0 || errno == ENOENT; });
+    INFO(group);
+    CHECK(wait_until(until, [&] { return ::rmdir(group.c_str()) == 0 || errno == ENOENT; }));
   };
   if (fs::exists(slot_ / "cmd", ignored)) {
     for (const auto& e : fs::directory_iterator(slot_ / "cmd", ignored)) {

@@ -14,6 +14,7 @@
 #include <sys/wait.h>
 
 #include <algorithm>
+#include <catch2/catch.hpp>
 #include <chrono>
 #include <cstdio>
 #include <fstream>
@@ -22,6 +23,7 @@
 #include "backends/sys/file.hpp"
 #include "backends/sys/mountinfo.hpp"
 #include "base/embedded.hpp"
+#include "support/leak_check.hpp"
 
 extern "C" {
 extern const std::byte dsec_standin_image_begin[], dsec_standin_image_end[];
@@ -200,8 +202,8 @@ slot_groups::~slot_groups() {
   made.insert(made.end(), below.begin(), below.end());
   for (auto it = made.rbegin(); it != made.rend(); ++it) {
     // A dying task is counted a little longer than its parent waits for it.
-    if (!eventually([&] { return ::rmdir(it->c_str()) == 0 || errno == ENOENT; }))
-      fprintf(stderr, "group left behind: %s\n", it->c_str());
+    INFO(*it);
+    CHECK(eventually([&] { return ::rmdir(it->c_str()) == 0 || errno == ENOENT; }));
   }
 }
 
@@ -212,6 +214,22 @@ std::uint32_t launcher_rig::uid_base() {
 std::uint32_t launcher_rig::aether_uid() {
   return 1'100'000'000 + static_cast<std::uint32_t>(::getpid()) % runs * slots;
 }
+
+namespace {
+
+/// Everything but files, which go with the state directory, and groups, which are not the
+/// launcher's.
+std::vector<std::string> host_leaks(const fs::path& state) {
+  leak_scope scope{"-", state};
+  scope.uid_base = launcher_rig::uid_base();
+  scope.aether_uid_base = launcher_rig::aether_uid();
+  scope.slots = slots;
+  auto leaks = find_leaks(scope);
+  std::erase_if(leaks, [](const auto& leak) { return leak.substr(0, 5) == "file "; });
+  return leaks;
+}
+
+}  // namespace
 
 launcher_rig::launcher_rig(std::vector<std::string> environment, guest_program program)
     : environment_(std::move(environment)) {
@@ -273,10 +291,12 @@ void launcher_rig::kill_launcher() {
 
 launcher_rig::~launcher_rig() {
   client_.reset();
-  for (const pid_t pid : processes_of_tests()) ::kill(pid, SIGKILL);
   if (pid_ > 0) kill_launcher();
-  if (!eventually([] { return processes_of_tests().empty(); }))
-    fprintf(stderr, "processes left behind\n");
+  // Nobody holds the other ends of the channels now: every sandbox ends by itself, and with it all
+  // that was made for it.
+  eventually([&] { return host_leaks(state()).empty(); });
+  CHECK(host_leaks(state()) == std::vector<std::string>{});
+  for (const pid_t pid : processes_of_tests()) ::kill(pid, SIGKILL);
 }
 
 fs::path launcher_rig::upper(const std::string& id) const {

@@ -39,9 +39,9 @@ class disk_dir {
 };
 
 /// EROFS images, made once per run:
-///   busybox   bin/busybox with links in bin, etc/which = "base"; nothing else: no proc, dev, sys,
-///   tmp tool      etc/which = "tool", opt/tool hostile   proc a link to etc, dev/sda and etc/sda
-///   device nodes, dev/null a regular file
+///   busybox   bin/busybox, etc/which = "base"; nothing else: no proc, dev, sys, tmp
+///   tool      etc/which = "tool", opt/tool
+///   hostile   proc a link to etc, dev/sda and etc/sda device nodes, dev/null a regular file
 const std::filesystem::path& image(const std::string& name);
 
 struct slot_groups {
@@ -158,7 +158,7 @@ class launcher_rig {
   /// Starts a launcher. `environment`: for failure points.
   explicit launcher_rig(std::vector<std::string> environment = {},
                         guest_program program = guest_program::standin);
-  /// Ends all sandboxes and the launcher; complains on stderr when something does not end.
+  /// Kills the launcher and checks that everything else ends by itself.
   ~launcher_rig();
   launcher_rig(const launcher_rig&) = delete;
   launcher_rig& operator=(const launcher_rig&) = delete;

@@ -1,5 +1,8 @@
 #include "support/leak_check.hpp"
 
+#include <fcntl.h>
+#include <linux/nsfs.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -9,6 +12,7 @@
 #include <sstream>
 
 #include "backends/sys/mountinfo.hpp"
+#include "base/unique_fd.hpp"
 
 namespace dsec::test {
 namespace {
@@ -58,6 +62,11 @@ bool in_groups(const fs::path& process, const std::string& instance) {
   return false;
 }
 
+bool is_uid_of(std::uint64_t uid, const leak_scope& scope) {
+  return (uid >= scope.uid_base && uid < scope.uid_base + 65536ULL * scope.slots) ||
+         (uid >= scope.aether_uid_base && uid < scope.aether_uid_base + std::uint64_t{scope.slots});
+}
+
 bool has_uid_of(const fs::path& process, const leak_scope& scope) {
   struct stat info {};
   if (scope.uid_base == 0 || ::stat(process.c_str(), &info) != 0) return false;
@@ -68,8 +77,7 @@ bool has_uid_of(const fs::path& process, const leak_scope& scope) {
   }
   std::uint64_t uid = 0;
   status >> uid;
-  return (uid >= scope.uid_base && uid < scope.uid_base + 65536ULL * scope.slots) ||
-         (uid >= scope.aether_uid_base && uid < scope.aether_uid_base + std::uint64_t{scope.slots});
+  return is_uid_of(uid, scope);
 }
 
 bool is_launcher(const fs::path& process, const leak_scope& scope) {
@@ -87,6 +95,36 @@ void find_processes(const leak_scope& scope, lines& leaks) {
     name = name.substr(0, name.find('\n'));
     if (!name.empty())
       leaks.push_back("process " + process.filename().string() + " (" + name + ")");
+  }
+}
+
+/// Whom a namespace belongs to: the maker of the user namespace that it is, or is in
+/// (ioctl_nsfs(2)).
+std::optional<uid_t> owner_of(const fs::path& link, bool is_user) {
+  base::unique_fd space(::open(link.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (space && !is_user) space.reset(::ioctl(space.get(), NS_GET_USERNS));
+  uid_t owner = 0;
+  if (!space || ::ioctl(space.get(), NS_GET_OWNER_UID, &owner) != 0) return std::nullopt;
+  return owner;
+}
+
+void find_namespaces(const leak_scope& scope, lines& leaks) {
+  if (scope.uid_base == 0) return;
+  std::set<std::string> seen;
+  for (const auto& process : entries("/proc")) {
+    if (!is_number(process.filename())) continue;
+    for (const auto* directory : {"ns", "fd"}) {
+      for (const auto& link : entries(process / directory)) {
+        const auto name = link_of(link);
+        const auto kind = name.substr(0, name.find(":["));
+        static const std::set<std::string> kinds{"user", "net", "uts", "ipc", "mnt", "pid"};
+        if (!kinds.contains(kind) || !seen.insert(name).second) continue;
+        const auto owner = owner_of(link, kind == "user");
+        if (owner && is_uid_of(*owner, scope))
+          leaks.push_back("namespace " + name + " of uid " + std::to_string(*owner) + ": " +
+                          link.string());
+      }
+    }
   }
 }
 
@@ -111,9 +149,10 @@ void find_mounts(const leak_scope& scope, lines& leaks) {
   }
 }
 
-/// At any depth: below the root of a hierarchy, or below the group that was delegated to the
-/// daemon.
-void find_groups(const leak_scope& scope, lines& leaks) {
+/// The instance's groups in every hierarchy, at any depth: below the root, or below the group that
+/// was delegated to the daemon.
+std::vector<fs::path> groups_of(const leak_scope& scope) {
+  std::vector<fs::path> found;
   for (const auto& m : sys::parse_mountinfo(read("/proc/self/mountinfo"))) {
     if (m.type != "cgroup" && m.type != "cgroup2") continue;
     std::error_code gone;
@@ -121,8 +160,48 @@ void find_groups(const leak_scope& scope, lines& leaks) {
          it.increment(gone)) {
       std::error_code missing;
       if (it->path().filename() == scope.instance && it->is_directory(missing))
-        leaks.push_back("control group " + it->path().string());
+        found.push_back(it->path());
     }
+  }
+  return found;
+}
+
+void find_groups(const leak_scope& scope, lines& leaks) {
+  for (const auto& group : groups_of(scope)) leaks.push_back("control group " + group.string());
+}
+
+/// Slots beyond those of the pool, groups of commands, and processes.
+void find_busy_groups(const leak_scope& scope, std::size_t pool, lines& leaks) {
+  for (const auto& group : groups_of(scope)) {
+    std::size_t slots = 0;
+    for (const auto& slot : entries(group)) {
+      if (!fs::is_directory(slot)) continue;
+      if (++slots > pool) leaks.push_back("control group " + slot.string());
+      for (const auto& e : entries(slot / "cmd"))
+        if (fs::is_directory(e)) leaks.push_back("control group " + e.string());
+      for (const auto* part : {"init", "cmd"})
+        if (!read(slot / part / "cgroup.procs").empty())
+          leaks.push_back("processes in control group " + (slot / part).string());
+    }
+  }
+}
+
+void find_overlays(const leak_scope& scope, lines& leaks) {
+  const auto launcher = find_launcher(scope);
+  if (!launcher) return leaks.push_back("no launcher");
+  const auto process = fs::path("/proc") / std::to_string(*launcher);
+  for (const auto& m : sys::parse_mountinfo(read(process / "mountinfo"))) {
+    if (m.type == "overlay") leaks.push_back("overlay at " + m.mount_point + " of the launcher");
+  }
+}
+
+/// Writable layers; those of the pool's slots are named ".slot-N".
+void find_uppers(const leak_scope& scope, std::size_t pool, lines& leaks) {
+  std::size_t ready = 0;
+  for (const auto& sandbox : entries(scope.state / "sandboxes")) {
+    const bool unnamed = sandbox.filename().string().front() == '.';
+    if (unnamed && ++ready <= pool) continue;
+    if (unnamed || fs::exists(sandbox / "upper")) leaks.push_back("file " + sandbox.string());
   }
 }
 
@@ -153,11 +232,31 @@ void find_files(const leak_scope& scope, lines& leaks) {
 std::vector<std::string> find_leaks(const leak_scope& scope) {
   lines leaks;
   find_processes(scope, leaks);
+  find_namespaces(scope, leaks);
   find_mounts(scope, leaks);
   find_groups(scope, leaks);
   find_loop_devices(scope, leaks);
   find_files(scope, leaks);
   return leaks;
+}
+
+std::vector<std::string> find_live_leaks(const leak_scope& scope, std::size_t pool) {
+  lines leaks;
+  find_busy_groups(scope, pool, leaks);
+  find_overlays(scope, leaks);
+  find_uppers(scope, pool, leaks);
+  return leaks;
+}
+
+std::optional<pid_t> find_launcher(const leak_scope& scope) {
+  for (const auto& process : processes()) {
+    if (is_launcher(process, scope)) return static_cast<pid_t>(std::stol(process.filename()));
+  }
+  return std::nullopt;
+}
+
+std::size_t count_descriptors(pid_t process) {
+  return entries("/proc/" + std::to_string(process) + "/fd").size();
 }
 
 std::vector<std::string> open_descriptors() {

@@ -3,8 +3,11 @@
 // cooperation; any thread, as root.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,14 +21,23 @@ struct leak_scope {
   bool spools_allowed = false;  // records may stay: <state>/sandboxes/<id>/spool
 };
 
-/// One line per leak, naming it:
-///   processes in its groups, with its uids (in its namespaces), or its launcher; mounts of or at
-///   the state directory in any mount namespace; control groups of any hierarchy; loop devices on
-///   files of the state directory; sockets, uppers, trash and half-made blobs in it.
+/// One line per leak, naming it: processes in its groups, with its uids or its launcher; namespaces
+/// that belong to its uids, whatever process is in them or holds them by descriptor; mounts of or
+/// at the state directory in any mount namespace; control groups of any hierarchy; loop devices on
+/// files of the state directory; sockets, uppers, trash and half-made blobs in it.
 std::vector<std::string> find_leaks(const leak_scope& scope);
+
+/// The same for an instance that runs and has no sandbox now, but may keep `pool` slots ready: what
+/// is there beyond those, its launcher and the layers it has attached.
+std::vector<std::string> find_live_leaks(const leak_scope& scope, std::size_t pool);
+
+/// The launcher of the instance.
+std::optional<pid_t> find_launcher(const leak_scope& scope);
 
 /// Descriptors of this process by what they are ("socket", "mnt", "/path" …), one line each,
 /// sorted: to be compared before and after.
 std::vector<std::string> open_descriptors();
+/// How many another process has.
+std::size_t count_descriptors(pid_t process);
 
 }  // namespace dsec::test
