@@ -103,7 +103,7 @@ result<cgroup_tree> cgroup_tree::open(const std::string& instance,
   DSEC_CHECK(refuse_foreign(unified_base, instance));
   if (auto handed = hand_down(unified_base, found.unified.controllers); !handed) {
     if (handed.error().sys_errno != EBUSY) return fail(handed.error());
-    DSEC_CHECK(move_processes_to_leaf(unified_base, instance + "-host"));
+    DSEC_CHECK(move_processes_to_leaf(unified_base, instance + host_leaf_suffix));
     DSEC_CHECK(hand_down(unified_base, found.unified.controllers));
   }
   DSEC_CHECK(build_instance_groups(found, instance));

@@ -34,12 +34,15 @@ bool is_delegated(const fs::path& group) {
   return false;
 }
 
-/// Our own group when it was delegated to us; else the root of the mount, where groups of ours
-/// stand beside those of other managers. (Version 1 knows no delegation marks.)
+/// Our own group when it was delegated to us, or the one above when we come from a process that an
+/// instance has moved out of its way there; else the root of the mount, where groups of ours stand
+/// beside those of other managers. (Version 1 knows no delegation marks.)
 std::string delegated_group(const fs::path& mount, std::string_view membership) {
   for (const auto& group : sys::parse_membership(membership)) {
-    const auto name = fs::path(group.path).relative_path();
-    if (group.hierarchy == 0 && !name.empty() && is_delegated(mount / name)) return name;
+    if (group.hierarchy != 0) continue;
+    auto name = fs::path(group.path).relative_path();
+    if (name.native().ends_with(host_leaf_suffix)) name = name.parent_path();
+    if (!name.empty() && is_delegated(mount / name)) return name;
   }
   return {};
 }

@@ -18,6 +18,10 @@ namespace dsec::container {
 /// The controllers without which a sandbox cannot be limited.
 inline constexpr const char* needed_controllers[] = {"cpu", "memory", "pids"};
 
+/// Processes that stood in a group which is ours to divide are moved to its child
+/// `<instance>` + this.
+inline constexpr const char* host_leaf_suffix = "-host";
+
 struct hierarchy {
   int version = 2;
   std::vector<std::string> controllers;  // those of needed_controllers that are limited here
