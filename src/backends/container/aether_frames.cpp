@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/ids.hpp"
+#include "guest/aether/decode.hpp"
 
 namespace dsec::container {
 namespace {
@@ -13,11 +14,6 @@ using base::fail;
 using base::result;
 using guest::header;
 using guest::msg;
-
-constexpr std::size_t max_strings_inline =
-    guest::max_datagram - sizeof(header) - sizeof(guest::exec_body);
-/// Far above what execve(2) takes; keeps 32-bit counts honest.
-constexpr std::size_t max_strings = 8U << 20U;
 
 template <class Body>
 frame_bytes encode(msg type, const Body* body, std::string_view tail = {}) {
@@ -40,7 +36,7 @@ result<void> put_string(std::string& strings, const std::string& text, const cha
     return fail(errc::invalid_argument, std::string(what) + " contains a NUL byte");
   strings += text;
   strings += '\0';
-  if (strings.size() > max_strings)
+  if (strings.size() > guest::max_strings)
     return fail(errc::too_large, "arguments and environment are larger than 8 MiB");
   return {};
 }
@@ -123,7 +119,7 @@ result<exec_frame> encode_exec(const backends::exec_spec& spec, std::uint64_t sp
   body.envc = static_cast<std::uint32_t>(spec.env.size());
   body.strings_length = static_cast<std::uint32_t>(strings.size());
   exec_frame frame;
-  if (strings.size() > max_strings_inline) {
+  if (strings.size() > guest::max_inline_strings) {
     body.payload_fd = 1;
     frame.payload = std::move(strings);
     strings.clear();

@@ -105,12 +105,4 @@ result<unique_fd> connect_datagram(const std::filesystem::path& path) {
   return socket;
 }
 
-result<ucred> peer_credentials(int socket) {
-  ucred credentials{};
-  socklen_t size = sizeof credentials;
-  if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &credentials, &size) != 0)
-    return fail_errno("cannot read the peer's credentials");
-  return credentials;
-}
-
 }  // namespace dsec::sys

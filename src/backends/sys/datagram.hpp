@@ -46,7 +46,4 @@ base::result<std::pair<unique_fd, unique_fd>> datagram_pair();
 /// be longer than sun_path. errno ENOENT or ECONNREFUSED: nobody listens.
 base::result<unique_fd> connect_datagram(const std::filesystem::path& path);
 
-/// SO_PEERCRED: who listens at (or has connected to) the other end.
-base::result<ucred> peer_credentials(int socket);
-
 }  // namespace dsec::sys
