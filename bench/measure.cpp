@@ -2,9 +2,10 @@
 // milliseconds, and the number of failures on the last line as "failed N". Everything it makes it
 // stops.
 //   measure create_exec URL KEY COUNT BASE WORKSPACE TOOLKIT PROGRAM   create -> result of PROGRAM;
-//   stop is not counted measure exec_rtt    URL KEY COUNT BASE WORKSPACE TOOLKIT PROGRAM   exec in
-//   one sandbox measure ping        URL KEY COUNT                                  a no-op through
-//   gateway and actors
+//                                                                      stop is not counted
+//   measure exec_rtt    URL KEY COUNT BASE WORKSPACE TOOLKIT PROGRAM   exec in one sandbox
+//   measure ping        URL KEY COUNT                                  a no-op through gateway and
+//                                                                      actors
 #include <unistd.h>
 
 #include <chrono>

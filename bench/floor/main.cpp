@@ -1,9 +1,8 @@
 // The floor under create_exec and exec_rtt: what the kernel itself takes for the same work. Prints
 // one figure per line, in milliseconds, after a warm-up. Needs root.
 //   floor create COUNT DISK PROGRAM LAYER...   sandbox made -> PROGRAM's result, in a sandbox of
-//   these EROFS layers
-//                                              (bottom first) with its writable layer below the
-//                                              directory DISK
+//                                              these EROFS layers (bottom first) with its writable
+//                                              layer below the directory DISK
 //   floor spawn COUNT PROGRAM [ARGUMENT...]    bare vfork + exec + wait on the host
 #include <fcntl.h>
 #include <sys/mman.h>

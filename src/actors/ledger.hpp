@@ -4,11 +4,11 @@
 //
 // Three parts, three rules:
 //   record, commands, instance …  only the sandbox's actor touches them (one at a time: the edge
-//   starts the next
-//                                 one after it has seen the death of the last)
+//                                 starts the next one after it has seen the death of the last)
 //   inbox                         backend threads and pool jobs add events, the actor takes them;
-//   thread-safe status                        what the edge, the reaper and listings may read at
-//   any time; thread-safe
+//                                 thread-safe
+//   status                        what the edge, the reaper and listings may read at any time;
+//                                 thread-safe
 #pragma once
 
 #include <atomic>

@@ -2,10 +2,10 @@
 // socket. The public methods lock, note and post; all else runs on the socket's strand, which alone
 // touches stream and handler.
 //
-//   opening ─> open ──close(), bad frame, wind_down()──> closing: the queue drains, then the close
-//   handshake
-//     └─────────┴──socket error, abort(), peer's close, close_patience over──┴──> dead: the socket
-//     is closed
+//   opening ─> open ──close(), bad frame, wind_down()──> closing: the queue drains, then the
+//     │         │                                           │     close handshake
+//     └─────────┴──socket error, abort(), peer's close, ────┴──> dead: the socket is closed
+//                  close_patience over
 //
 // The session lives until it is dead and none of its operations is pending; then `closed` is
 // called, once.

@@ -2,8 +2,9 @@
 //
 //   <base>/<instance>/<slot>/        v2: killed and watched as a whole; weight of the sandbox
 //                           init/    aether and its spawner: no limits, so that they work when
-//                           commands hit theirs cmd/     commands: memory, CPU and process limits;
-//                           v2 part handed to aether
+//                                    commands hit theirs
+//                           cmd/     commands: memory, CPU and process limits; v2 part handed to
+//                                    aether
 //
 // The memory limit of a sandbox is applied here and nowhere else (limit_knobs.cpp has the files and
 // values). cgroup_tree is owned by the backend and thread-safe after open(); all calls block

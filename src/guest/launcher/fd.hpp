@@ -1,9 +1,12 @@
 // File descriptors of the launcher and where they live. The table is divided, because every sandbox
 // is made by a child that first takes a private copy of the table: only what lies below
 // `first_kept` is copied, whatever number of sandboxes is held above it.
+//
 //   3 .. 14   reserved: what aether is exec'ed with is put exactly here for the moment of the clone
-//   (init.hpp) 15, 16    what fills the reserved numbers meanwhile; aether's image 17 .. 63  free:
-//   what belongs to the request in hand 64 ..     kept: everything that outlives a request
+//             (init.hpp)
+//   15, 16    what fills the reserved numbers meanwhile; aether's image
+//   17 .. 63  free: what belongs to the request in hand
+//   64 ..     kept: everything that outlives a request
 #pragma once
 
 #include <fcntl.h>

@@ -1,8 +1,10 @@
 // Test builds only (-DDSEC_FAILPOINTS): failure points and a clock for the named steps of a create,
 // both chosen by the environment at start. In other builds everything here is empty.
+//
 //   DSEC_LAUNCHER_FAIL="step=error" or "step=kill"   the step fails with EIO, or the launcher kills
-//   itself there DSEC_LAUNCHER_TIMES=1                            the log gets the microseconds of
-//   every step of each create
+//                                                    itself there
+//   DSEC_LAUNCHER_TIMES=1                            the log gets the microseconds of every step of
+//                                                    each create
 #pragma once
 
 #include <cstdint>

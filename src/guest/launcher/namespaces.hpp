@@ -2,14 +2,15 @@
 // administrator can unmount what he likes, and nothing of ours is ever seen in the host's
 // namespace.
 //
-// layers' namespace (the launcher lives in it)       template namespace (held by fd; every sandbox
-// starts as a copy)
-//   /           tmpfs                                   /      read-only, empty
-//   /state      the state directory, private copy
-//   /layers/X   attached EROFS layers
-//   /work       scratch of overlay.cpp
-//   /void       empty                                 Copying it costs the same whatever number of
-//   layers is attached. /proc, /dev (loop devices made when needed)
+//   layers' namespace                               template namespace
+//   (the launcher lives in it)                      (held by fd; every sandbox starts as a copy)
+//
+//   /            tmpfs                              /       read-only, empty
+//   /state       the state directory, private copy
+//   /layers/X    attached EROFS layers              Copying it costs the same whatever number of
+//   /work        scratch of overlay.cpp             layers is attached.
+//   /void        empty
+//   /proc, /dev  (loop devices made when needed)
 #pragma once
 
 #include "guest/launcher/fd.hpp"

@@ -3,14 +3,16 @@
 //
 //   /               the overlay                 nodev
 //   /dev            the same overlay's /dev     devices allowed: only the skeleton's are there
-//   (skeleton.hpp) /dev/pts        devpts of its own /dev/shm        tmpfs of its own, limited
+//                                               (skeleton.hpp)
+//   /dev/pts        devpts of its own, limited
+//   /dev/shm        tmpfs of its own, limited
 //   /proc           of the new pid namespace. Nothing is mounted over it: what root inside must not
-//   read or write
-//                   (kcore, kpage*, kmsg, timer_list, sysrq-trigger, sysctls of the host) belongs
-//                   to the host's root, who is nobody inside, and a mask would forbid fresh /proc
-//                   mounts of nested containers
+//                   read or write (kcore, kpage*, kmsg, timer_list, sysrq-trigger, sysctls of the
+//                   host) belongs to the host's root, who is nobody inside, and a mask would forbid
+//                   fresh /proc mounts of nested containers
 //   /sys            of the slot's network, read-only; debugfs and tracefs are separate file
-//   systems, not there /sys/firmware   empty
+//                   systems, not there
+//   /sys/firmware   empty
 #pragma once
 
 #include <cstdint>
