@@ -46,6 +46,10 @@ class Series:
         return min(percentile(block, 0.5) for block in self.blocks)
 
     @property
+    def p50(self) -> float:
+        return percentile(self.all, 0.50)
+
+    @property
     def p99(self) -> float:
         return percentile(self.all, 0.99)
 
@@ -61,7 +65,7 @@ def row(name: str, series: Series, how: str, *, value: float | None = None, at_m
     complete = series.failed == 0
     return Row(name=name, value=round(value, 4), unit=unit, target=None if at_most is None else round(at_most, 4),
                holds=complete and (at_most is None or value <= at_most), how=how, n=len(series.all),
-               p50=round(series.best_p50, 4), p99=round(series.p99, 4), success=round(series.success, 4))
+               p50=round(series.p50, 4), p99=round(series.p99, 4), success=round(series.success, 4))
 
 
 def print_rows(rows: list[Row]) -> None:
