@@ -4,8 +4,12 @@
 #include <functional>
 #include <string_view>
 
+#include "base/text.hpp"
+
 namespace dsec::actors {
 namespace {
+
+constexpr std::size_t longest_character = 4;  // of UTF-8
 
 std::uint64_t hash_of(const std::string& id) {
   return std::hash<std::string_view>{}(id);
@@ -15,8 +19,8 @@ std::vector<std::string> shown(const std::vector<std::string>& argv) {
   std::vector<std::string> out;
   std::size_t left = command_table::max_shown_argv;
   for (const auto& argument : argv) {
-    if (left == 0) break;
-    out.push_back(argument.substr(0, left));
+    if (left < longest_character) break;  // the one before was cut
+    out.push_back(base::shown(argument, left));
     left -= out.back().size();
   }
   return out;

@@ -9,6 +9,7 @@
 
 #include "actors/text_checks.hpp"
 #include "base/ids.hpp"
+#include "base/text.hpp"
 #include "proto/limits.hpp"
 
 namespace dsec::actors {
@@ -95,6 +96,8 @@ base::result<void> read_labels(proto::CreateSandbox::Reader request, sandbox_spe
     DSEC_TRY(auto value, text(label.getValue(), "labels", max_label_bytes));
     if (name.empty()) return fail(errc::invalid_argument, "labels has an empty name");
     bytes += name.size() + value.size();
+    if (!base::is_utf8(name) || !base::is_utf8(value))
+      return fail(errc::invalid_argument, "label '" + base::shown(name, 80) + "' is not UTF-8");
     out.labels.emplace_back(std::move(name), std::move(value));
   }
   if (bytes > max_label_bytes) {

@@ -63,7 +63,19 @@ health_board::answer health_board::healthz() {
   j["actor_restarts"] = restarts_.load();
   j["late_beats"] = late_beats_.load();
   j["worst_scheduling_delay_us"] = worst_delay_us_.load();
-  return {reasons_.empty(), j.dump()};
+  // Reasons carry paths and messages from outside.
+  return {reasons_.empty(), j.dump(-1, ' ', false, json::error_handler_t::replace)};
+}
+
+std::function<void(const base::result<void>&)> store_reporter(std::shared_ptr<health_board> board) {
+  return [board = std::move(board)](const base::result<void>& written) {
+    if (written) {
+      base::log::info("store_written_again");
+      return board->clear("store");
+    }
+    base::log::error("store_write_failed", {{"why", written.error().to_string()}});
+    board->report("store", written.error().to_string());
+  };
 }
 
 health_board::answer health_board::readyz() {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "base/text.hpp"
 #include "proto/client.capnp.h"
 #include "proto/limits.hpp"
 
@@ -22,8 +23,8 @@ capnp::Text::Reader text(std::string_view s) {
 // copied.
 template <class Setter>
 void put(std::string_view value, Setter set) {
-  const std::string copy(value);
-  set(capnp::Text::Reader(copy.c_str(), copy.size()));
+  const std::string text = base::as_utf8(value);
+  set(capnp::Text::Reader(text.c_str(), text.size()));
 }
 
 capnp::Data::Reader raw(std::string_view s) {
@@ -47,29 +48,29 @@ std::uint64_t unix_ms(std::chrono::system_clock::time_point t) {
 
 template <class List>
 void put_texts(List list, const std::vector<std::string>& values) {
-  for (unsigned i = 0; i < values.size(); ++i) list.set(i, text(values[i]));
+  for (unsigned i = 0; i < values.size(); ++i) put(values[i], [&](auto t) { list.set(i, t); });
 }
 
 void put_sandbox(proto::Sandbox::Builder out, const sandbox_view& view) {
   const auto& r = *view.record;
-  out.setSandboxId(text(r.id));
+  put(r.id, [&](auto t) { out.setSandboxId(t); });
   put(to_string(r.phase), [&](auto t) { out.setPhase(t); });
   put(to_string(r.cause), [&](auto t) { out.setCause(t); });
-  out.setBackend(text(r.spec.backend));
-  out.setImage(text(r.spec.image));
-  out.setWorkspace(text(r.spec.workspace));
+  put(r.spec.backend, [&](auto t) { out.setBackend(t); });
+  put(r.spec.image, [&](auto t) { out.setImage(t); });
+  put(r.spec.workspace, [&](auto t) { out.setWorkspace(t); });
   put_texts(out.initToolkits(static_cast<unsigned>(r.spec.toolkits.size())), r.spec.toolkits);
   out.setCreatedUnixMs(r.created_unix_ms);
   out.setEndedUnixMs(r.ended_unix_ms);
   put_texts(out.initWarnings(static_cast<unsigned>(r.spec.warnings.size())), r.spec.warnings);
-  out.setCauseDetail(text(r.detail));
+  put(r.detail, [&](auto t) { out.setCauseDetail(t); });
   out.setCpuMillis(r.spec.limits.cpu_millis);
   out.setMemoryMb(static_cast<std::uint32_t>(r.spec.limits.memory_bytes >> 20U));
   out.setCommandsRunning(view.commands_running);
   auto labels = out.initLabels(static_cast<unsigned>(r.spec.labels.size()));
   for (unsigned i = 0; i < labels.size(); ++i) {
-    labels[i].setName(text(r.spec.labels[i].first));
-    labels[i].setValue(text(r.spec.labels[i].second));
+    put(r.spec.labels[i].first, [&](auto t) { labels[i].setName(t); });
+    put(r.spec.labels[i].second, [&](auto t) { labels[i].setValue(t); });
   }
 }
 
@@ -99,7 +100,7 @@ void put_exit(proto::Command::Builder out, const command& c, const command_outpu
 void put_command(proto::Command::Builder out, std::string_view sandbox_id, const command& c,
                  const command_output& output) {
   put(sandbox_id, [&](auto t) { out.setSandboxId(t); });
-  out.setCommandId(text(c.id));
+  put(c.id, [&](auto t) { out.setCommandId(t); });
   put_texts(out.initArgv(static_cast<unsigned>(c.argv.size())), c.argv);
   if (c.now == command::state::ended || c.now == command::state::running)
     out.setStartedUnixMs(unix_ms(c.started));
@@ -127,7 +128,7 @@ proto::frame error_reply(std::uint64_t id, const base::error& why, std::string_v
     // to_string() ends in " (code)", which the client has in a field of its own.
     auto message = why.to_string();
     message.resize(message.rfind(" ("));
-    out.setMessage(text(message));
+    put(message, [&](auto t) { out.setMessage(t); });
     put(object, [&](auto t) { out.setObject(t); });
     out.setRetryable(base::retryable(why.code));
   });
@@ -217,11 +218,11 @@ proto::frame images_reply(std::uint64_t id, const std::vector<fs::image>& images
     auto list = body.initImages(static_cast<unsigned>(images.size()));
     for (unsigned i = 0; i < images.size(); ++i) {
       const auto& image = images[i];
-      list[i].setName(text(image.name));
-      list[i].setTag(text(image.tag));
+      put(image.name, [&](auto t) { list[i].setName(t); });
+      put(image.tag, [&](auto t) { list[i].setTag(t); });
       put(fs::to_string(image.kind), [&](auto t) { list[i].setKind(t); });
       const auto digest = "sha256:" + image.digest;
-      list[i].setDigest(text(digest));
+      put(digest, [&](auto t) { list[i].setDigest(t); });
       list[i].setSizeBytes(image.size_bytes);
       list[i].setCreatedUnixMs(image.created_unix_ms);
     }

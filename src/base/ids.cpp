@@ -7,6 +7,8 @@
 #include <cstdlib>
 #include <vector>
 
+#include "base/text.hpp"
+
 namespace dsec::base {
 namespace {
 
@@ -42,8 +44,8 @@ std::string new_sandbox_id(std::string_view edge) {
 result<std::string> edge_of(std::string_view sandbox_id) {
   const auto dash = sandbox_id.rfind('-');
   if (!is_valid_id(sandbox_id) || dash == std::string_view::npos) {
-    return fail(errc::invalid_argument, "'" + std::string(sandbox_id.substr(0, 80)) +
-                                            "' is not a sandbox id (expected EDGE-RANDOM)");
+    return fail(errc::invalid_argument,
+                "'" + shown(sandbox_id, 80) + "' is not a sandbox id (expected EDGE-RANDOM)");
   }
   return std::string(sandbox_id.substr(0, dash));
 }

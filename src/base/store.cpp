@@ -4,6 +4,8 @@
 
 #include <string>
 
+#include "base/text.hpp"
+
 namespace dsec::base {
 namespace {
 
@@ -73,9 +75,7 @@ class sqlite_store final : public store {
  private:
   [[nodiscard]] error failure(int rc, std::string_view what) const {
     return {code_of(rc),
-            "store '" + name_ + "': " + sqlite3_errmsg(db_.get()) +
-                " in: " + std::string(what.substr(0, 80)),
-            0};
+            "store '" + name_ + "': " + sqlite3_errmsg(db_.get()) + " in: " + shown(what, 80), 0};
   }
 
   result<statement> prepare(std::string_view sql, const std::vector<sql_value>& parameters) {

@@ -5,6 +5,7 @@
 #include <cctype>
 #include <nlohmann/json.hpp>
 
+#include "base/text.hpp"
 #include "fs/bounded_json.hpp"
 
 namespace dsec::fs {
@@ -41,7 +42,7 @@ class place {
 
 /// A name from the text itself, safe to print.
 std::string quoted(const std::string& name) {
-  return json(name.substr(0, 80)).dump(-1, ' ', true, json::error_handler_t::replace);
+  return json(base::shown(name, 80)).dump(-1, ' ', true, json::error_handler_t::replace);
 }
 
 result<std::string> text_of(const json& value, const place& at,

@@ -6,10 +6,12 @@
 #include <string>
 #include <string_view>
 
+#include "base/text.hpp"
+
 namespace dsec::fs {
 
 inline std::string printable(std::string_view text, std::size_t limit = 200) {
-  std::string out(text.substr(0, limit));
+  auto out = base::shown(text, limit);
   std::ranges::replace_if(
       out, [](unsigned char c) { return c < 0x20 || c == 0x7f; }, '?');
   return out + (text.size() > limit ? "..." : "");

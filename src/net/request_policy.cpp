@@ -106,11 +106,4 @@ std::optional<std::string_view> path_of(std::string_view target) {
   return target.substr(0, target.find_first_of("?#"));
 }
 
-std::string_view clipped(std::string_view text, std::size_t limit) {
-  if (text.size() <= limit) return text;
-  // Continuation bytes of UTF-8 are 10xxxxxx.
-  while (limit > 0 && (static_cast<unsigned char>(text[limit]) & 0xC0U) == 0x80U) --limit;
-  return text.substr(0, limit);
-}
-
 }  // namespace dsec::net

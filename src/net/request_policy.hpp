@@ -35,8 +35,4 @@ std::string error_body(base::errc code, std::string_view message);
 /// The path of a request target without its query; nullopt unless it is in origin form ("/…").
 std::optional<std::string_view> path_of(std::string_view target);
 
-/// At most `limit` bytes of `text`, cut between characters: close reasons hold no more than 123
-/// bytes of UTF-8.
-std::string_view clipped(std::string_view text, std::size_t limit);
-
 }  // namespace dsec::net

@@ -22,7 +22,7 @@
 #include <boost/beast/websocket/stream.hpp>
 #include <deque>
 
-#include "net/request_policy.hpp"
+#include "base/text.hpp"
 
 namespace dsec::net {
 namespace {
@@ -240,8 +240,8 @@ class session final : public ws_session, public peer, public std::enable_shared_
     if (state_ == state::opening) return die();
     if (state_ != state::open) return;
     state_ = state::closing;
-    reason_ = {code, beast::string_view(clipped(why, max_reason_bytes).data(),
-                                        clipped(why, max_reason_bytes).size())};
+    const auto reason = base::shown(why, max_reason_bytes);
+    reason_ = {code, beast::string_view(reason.data(), reason.size())};
     watch_in(close_patience);
     bool writer_sleeps = false;
     {

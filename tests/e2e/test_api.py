@@ -293,6 +293,40 @@ def test_arguments_are_passed_as_they_are(sandbox: Sandbox):
     assert r.stdout_bytes == b"".join(w.encode() + b"\0" for w in words)
 
 
+def test_a_long_script_of_other_letters_runs_and_can_be_listed(sandbox: Sandbox):
+    for shift in range(3):  # the cut falls on every byte of a character
+        script = "#" * shift + "漢字" * 1000 + "\necho 漢字"
+        result = sandbox.commands.run(f"true {script}" if shift == 0 else script)
+        assert (result.exit_code, result.stdout) == (0, "漢字\n")
+    shown = [command.argv for command in sandbox.commands.list()]
+    assert len(shown) == 3
+    assert all("漢字" * 600 in "".join(argv) and "\ufffd" not in "".join(argv) for argv in shown)
+
+
+def test_arguments_that_are_no_text_run_and_can_be_listed(sandbox: Sandbox):
+    """The schema says Text, Linux says bytes: a client of another language may send them."""
+    from libdsec import _codec
+
+    def fill(body) -> None:
+        message = body.init("exec")
+        message.sandboxId, message.commandId, message.wait = sandbox.id, "bytes", True
+        message.argv = ["echo", "QQQQ"]
+
+    encode = _codec.encode_request
+
+    def broken(*arguments):
+        return encode(*arguments).replace(b"QQQQ", b"\xff\xe6\xbcz")
+
+    _codec.encode_request = broken
+    try:
+        state = sandbox._do(lambda s: s._client._request(fill, "command"))
+    finally:
+        _codec.encode_request = encode
+    assert state.stdout == b"\xff\xe6\xbcz\n"
+    assert state.argv == ("echo", "\ufffd\ufffd\ufffdz")
+    assert [command.argv for command in sandbox.commands.list()] == [state.argv]
+
+
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [

@@ -212,3 +212,17 @@ def test_exceptions_survive_pickling():
         assert (error.message, error.object, error.code, error.retryable) == (
             "m", "o", cls.code, True,
         )  # fmt: skip
+
+
+def test_a_text_that_is_no_utf_8_costs_itself_not_the_reply():
+    data = reply("command", commandId="c1", argv=["sh", "-c", "QQQ"], exitCode=3)
+    _, member, state = _codec.decode_reply(data.replace(b"QQQ", b"a\xe6\xbc"))
+    assert member == "command"
+    assert (state.id, state.exit_code, state.argv) == ("c1", 3, ("sh", "-c", "a\ufffd"))
+    data = reply("error", code="not_found", message="QQQ", object="QQQ", retryable=False)
+    _, member, error = _codec.decode_reply(data.replace(b"QQQ", b"b\xff\xff"))
+    assert isinstance(error, NotFoundError)
+    assert (error.message, error.object) == ("b\ufffd\ufffd",) * 2
+    data = reply("sandbox", sandboxId="e0-a", image="QQQ", warnings=["QQQ"])
+    _, member, info = _codec.decode_reply(data.replace(b"QQQ", b"\xffxy"))
+    assert (info.id, info.image, info.warnings) == ("e0-a", "\ufffdxy", ("\ufffdxy",))

@@ -10,6 +10,7 @@
 #include "backends/sys/file.hpp"
 #include "base/ids.hpp"
 #include "base/log.hpp"
+#include "base/text.hpp"
 
 namespace dsec::container {
 namespace {
@@ -27,7 +28,7 @@ backends::limits default_limits(const base::sandbox_config& c) {
 result<void> check(const backends::start_spec& spec) {
   if (!base::is_valid_id(spec.sandbox_id))
     return fail(errc::invalid_argument,
-                "'" + spec.sandbox_id.substr(0, 80) + "' is not a sandbox id");
+                "'" + base::shown(spec.sandbox_id, 80) + "' is not a sandbox id");
   if (spec.layers.empty())
     return fail(errc::invalid_argument, "sandbox '" + spec.sandbox_id + "' has no layers");
   return {};

@@ -10,6 +10,7 @@
 #include "backends/sys/file.hpp"
 #include "base/ids.hpp"
 #include "base/log.hpp"
+#include "base/text.hpp"
 
 namespace dsec::container {
 namespace {
@@ -55,7 +56,7 @@ result<sys::unique_fd> make_stdin(const std::string& data) {
 
 result<void> check(const backends::exec_spec& spec) {
   if (!base::is_valid_command_id(spec.id))
-    return fail(errc::invalid_argument, "'" + spec.id.substr(0, 80) + "' is not a command id");
+    return fail(errc::invalid_argument, "'" + base::shown(spec.id, 80) + "' is not a command id");
   if (spec.argv.empty() || (spec.argv[0].empty() && spec.kind != exec_kind::shell))
     return fail(errc::invalid_argument, "command '" + spec.id + "' names no program");
   if (spec.timeout.count() < 0) return fail(errc::invalid_argument, "the timeout is negative");

@@ -2,6 +2,8 @@
 
 #include <catch2/catch.hpp>
 
+#include "base/text.hpp"
+
 using namespace dsec::actors;
 namespace backends = dsec::backends;
 
@@ -103,4 +105,23 @@ TEST_CASE("arguments are kept for display only so far") {
   const auto& shown = t.find("a")->argv;
   REQUIRE(shown.size() == 2);
   CHECK(shown[0].size() + shown[1].size() == command_table::max_shown_argv);
+}
+
+TEST_CASE("arguments are cut between characters and shown as UTF-8") {
+  command_table t;
+  auto long_script = spec("cjk");
+  long_script.argv = {"sh", "-c", "x"};
+  while (long_script.argv[2].size() < 6000) long_script.argv[2] += "\xE6\xBC\xA2";
+  REQUIRE(t.add(long_script));
+  const auto& argv = t.find("cjk")->argv;
+  REQUIRE(argv.size() == 3);
+  CHECK(dsec::base::is_utf8(argv[2]));
+  CHECK(long_script.argv[2].starts_with(argv[2]));
+  CHECK(argv[2].size() <= command_table::max_shown_argv);
+  CHECK(argv[2].size() > command_table::max_shown_argv - 16);
+
+  auto bytes = spec("bytes");
+  bytes.argv = {"echo", "\xFF\xFEz"};
+  REQUIRE(t.add(bytes));
+  CHECK(t.find("bytes")->argv[1] == "\xEF\xBF\xBD\xEF\xBF\xBDz");
 }

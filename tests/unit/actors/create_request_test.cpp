@@ -148,3 +148,20 @@ TEST_CASE("the request's environment, user and directory stand over the image's"
   CHECK(bare.user == "root");
   CHECK(bare.workdir == "/");
 }
+
+TEST_CASE("the environment of a create is bounded in all") {
+  const std::string quarter(64 * 1024, 'x');
+  CHECK(code(variables({{"A", quarter}, {"B", quarter}, {"C", quarter}})) == base::errc::ok);
+  const auto r = parse(variables({{"A", quarter}, {"B", quarter}, {"C", quarter}, {"D", quarter}}));
+  REQUIRE_FALSE(r);
+  CHECK(r.error().code == base::errc::invalid_argument);
+  CHECK(r.error().message.find("env") != std::string::npos);
+}
+
+TEST_CASE("labels that are no text are refused") {
+  CHECK(code([](auto c) {
+          auto labels = c.initLabels(1);
+          labels[0].setName("k");
+          labels[0].setValue("\xff\xfe");
+        }) == base::errc::invalid_argument);
+}

@@ -52,3 +52,18 @@ TEST_CASE("actor restarts show in the report") {
   node.run();
   CHECK(nlohmann::json::parse(node.worker->health->healthz().json).at("actor_restarts") == 1);
 }
+
+TEST_CASE("a store that is written again is no reason to be unhealthy any more") {
+  const auto board = std::make_shared<health_board>();
+  const auto outcome = store_reporter(board);
+  outcome(base::fail(base::errc::io, "disk full"));
+  CHECK_FALSE(board->healthz().good);
+  outcome({});
+  CHECK(board->healthz().good);
+}
+
+TEST_CASE("a reason that is no UTF-8 can be told all the same") {
+  health_board board;
+  board.report("store", "cannot write '/x/\xff'");
+  CHECK(board.healthz().json.find("cannot write") != std::string::npos);
+}

@@ -62,10 +62,3 @@ TEST_CASE("a path is a target without its query") {
   CHECK_FALSE(path_of("http://127.0.0.1/healthz"));
   CHECK_FALSE(path_of("*"));
 }
-
-TEST_CASE("clipped text never ends inside a character") {
-  CHECK(clipped("abc", 3) == "abc");
-  CHECK(clipped("abcd", 3) == "abc");
-  CHECK(clipped("ab\xc3\xa9", 3) == "ab");
-  CHECK(clipped("\xe2\x82\xac\xe2\x82\xac", 5) == "\xe2\x82\xac");
-}

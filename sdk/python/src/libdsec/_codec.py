@@ -268,8 +268,24 @@ def decode_reply(data: bytes) -> tuple[int, str, Any]:
         raise ProtocolError(f"malformed message: {_first_line(error)}") from error
 
 
+def _shown(read: Callable[[], str]) -> str:
+    """A text that is only shown: one that is no UTF-8 costs itself, not the reply it stands in."""
+    try:
+        return read()
+    except UnicodeDecodeError as error:
+        return bytes(error.object).decode("utf-8", errors="replace")
+
+
+def _shown_list(texts: Any) -> tuple[str, ...]:
+    try:
+        return tuple(texts)
+    except UnicodeDecodeError:
+        return tuple(_shown(lambda i=i: texts[i]) for i in range(len(texts)))
+
+
 def _error(m: Any) -> DSecError:
-    return from_wire(m.code, m.message, m.object, m.retryable)
+    message, object_ = _shown(lambda: m.message), _shown(lambda: m.object)
+    return from_wire(m.code, message, object_, m.retryable)
 
 
 def _hello(m: Any) -> tuple[int, str, str, int]:
@@ -281,18 +297,20 @@ def _sandbox(m: Any) -> SandboxInfo:
         id=m.sandboxId,
         phase=m.phase,
         cause=m.cause,
-        cause_detail=m.causeDetail,
+        cause_detail=_shown(lambda: m.causeDetail),
         backend=m.backend,
-        image=m.image,
-        workspace=m.workspace,
-        toolkits=tuple(m.toolkits),
+        image=_shown(lambda: m.image),
+        workspace=_shown(lambda: m.workspace),
+        toolkits=_shown_list(m.toolkits),
         created_unix_ms=m.createdUnixMs,
         ended_unix_ms=m.endedUnixMs,
-        warnings=tuple(m.warnings),
+        warnings=_shown_list(m.warnings),
         cpu=m.cpuMillis / 1000,
         memory_mb=m.memoryMb,
         commands_running=m.commandsRunning,
-        labels={pair.name: pair.value for pair in m.labels},
+        labels={
+            _shown(lambda p=pair: p.name): _shown(lambda p=pair: p.value) for pair in m.labels
+        },
     )
 
 
@@ -313,7 +331,7 @@ def _command(m: Any) -> CommandState:
         stderr_truncated=m.stderrTruncated,
         started_unix_ms=m.startedUnixMs,
         duration_us=m.durationUs,
-        argv=tuple(m.argv),
+        argv=_shown_list(m.argv),
     )
 
 
