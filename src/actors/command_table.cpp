@@ -106,6 +106,17 @@ bool command_table::exited(const backends::command_exited& event) {
   return true;
 }
 
+std::vector<std::string> command_table::lose_all(const base::error& why) {
+  std::vector<std::string> lost;
+  for (auto& [id, c] : kept_) {
+    if (c.over()) continue;
+    c.why = why;
+    close(c, command::state::lost);
+    lost.push_back(id);
+  }
+  return lost;
+}
+
 std::vector<std::string> command_table::evict() {
   std::vector<std::string> gone;
   if (over_.size() < max_results + evict_batch && kept_bytes_ <= max_kept_bytes) return gone;

@@ -24,6 +24,7 @@ struct command {
     running,
     ended,    // `exit` is valid
     refused,  // never ran; `why` is valid
+    lost,     // its sandbox ended before it did, and nobody saw how; `why` is valid
   };
 
   std::string id;
@@ -34,7 +35,7 @@ struct command {
   backends::command_exited exit;
   base::error why;
 
-  [[nodiscard]] bool over() const { return now == state::ended || now == state::refused; }
+  [[nodiscard]] bool over() const { return now >= state::ended; }
   [[nodiscard]] std::uint64_t kept_bytes() const;
 };
 
@@ -61,6 +62,9 @@ class command_table {
   bool started(const backends::command_started& event);
   bool failed(const backends::command_failed& event);
   bool exited(const backends::command_exited& event);
+
+  /// The sandbox is over, and with it all that ran: their ids. Their output stays readable.
+  std::vector<std::string> lose_all(const base::error& why);
 
   /// Ids whose results are dropped to stay within the bounds; their spools are to be forgotten.
   std::vector<std::string> evict();

@@ -286,6 +286,8 @@ void edge_state::give_up(const std::string& id, edge_entry& e) {
             .count());
     auto snapshot = std::make_shared<const sandbox_record>(record);
     env->writer->save(snapshot);
+  e.book->commands.lose_all({errc::sandbox_failed, "sandbox '" + id + "' has failed", 0});
+  e.book->status.set_busy(0, 0);
     e.book->status.publish(std::move(snapshot));
   }
   base::log::error("sandbox_given_up", {{"sandbox", id}});

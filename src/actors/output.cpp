@@ -1,5 +1,6 @@
 #include "actors/output.hpp"
 
+#include <optional>
 #include <utility>
 
 namespace dsec::actors {
@@ -20,6 +21,17 @@ base::result<std::string> read_stream(backends::instance& instance, const std::s
     }
   }
   return out;
+}
+
+base::result<backends::output_piece> read_lost_output(backends::instance& instance,
+                                                      const std::string& command_id,
+                                                      backends::stream which, std::uint64_t cap,
+                                                      std::uint64_t offset, std::uint64_t length) {
+  DSEC_TRY(const auto last, instance.read_output(command_id, which, cap - 1, 1, cap));
+  std::optional<std::uint64_t> total;
+  if (last.data.empty()) total = cap;  // reading ends where the file does
+  if (total && offset >= *total) return backends::output_piece{{}, offset};
+  return instance.read_output(command_id, which, offset, length, total);
 }
 
 base::result<command_output> read_kept_output(backends::instance& instance, const command& c,

@@ -15,12 +15,8 @@ namespace {
 // Room for the largest sandbox record beside text that is bounded elsewhere.
 constexpr std::size_t most_listed_bytes = proto::max_message_bytes - (1U << 20U);
 
-capnp::Text::Reader text(std::string_view s) {
-  return {s.data(), s.size()};
-}
-
-// Text must end in NUL for the reader above; a view into the middle of something does not, so it is
-// copied.
+// A Text must be UTF-8 whatever a client or a sandbox gave: decoders of other languages refuse the
+// whole message else. And it must end in NUL, which a view does not promise.
 template <class Setter>
 void put(std::string_view value, Setter set) {
   const std::string text = base::as_utf8(value);
@@ -102,7 +98,7 @@ void put_command(proto::Command::Builder out, std::string_view sandbox_id, const
   put(sandbox_id, [&](auto t) { out.setSandboxId(t); });
   put(c.id, [&](auto t) { out.setCommandId(t); });
   put_texts(out.initArgv(static_cast<unsigned>(c.argv.size())), c.argv);
-  if (c.now == command::state::ended || c.now == command::state::running)
+  if (c.now != command::state::starting && c.now != command::state::refused)
     out.setStartedUnixMs(unix_ms(c.started));
   switch (c.now) {
     case command::state::starting:
@@ -115,6 +111,9 @@ void put_command(proto::Command::Builder out, std::string_view sandbox_id, const
       break;
     case command::state::refused:
       out.setState(proto::CommandState::UNKNOWN);
+      break;
+    case command::state::lost:
+      out.setState(proto::CommandState::LOST);
       break;
   }
 }

@@ -125,7 +125,8 @@ struct sandbox_state {
   void answer_command(command_waiter& w, const command& c);
   void after_end(const std::string& command_id);
   void expire_command_waiters(time_point at);
-  void fail_commands(const base::error& why);
+  /// The sandbox is over: so is what runs in it, though no event says so.
+  void lose_commands();
   [[nodiscard]] base::error unknown_command(const std::string& command_id) const;
 
   // sandbox_files.cpp

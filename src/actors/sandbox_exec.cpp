@@ -82,7 +82,8 @@ void sandbox_state::settle(const std::string& command_id) {
 }
 
 void sandbox_state::answer_command(command_waiter& w, const command& c) {
-  if (c.now == command::state::refused) return w.who.refuse(c.why, c.id);
+  if (c.now == command::state::refused || c.now == command::state::lost)
+    return w.who.refuse(c.why, c.id);
   if (c.now != command::state::ended) return w.who.answer(command_reply(w.who.id, id(), c));
   const auto wanted = most_wanted(c, w.inline_limit);
   if (wanted == 0) return w.who.answer(command_reply(w.who.id, id(), c));
@@ -136,7 +137,8 @@ caf::result<reply> sandbox_state::on_get_command(const call& c, proto::CommandRe
   const auto* known = book->commands.find(command_id);
   if (known == nullptr) return refusal(c, unknown_command(command_id));
   const auto limit = inline_limit(request.getInlineLimit());
-  if (!known->over() && request.getWaitMs() == 0) return reply(command_reply(c.id, id(), *known));
+  const bool has_result = known->over() && known->now != command::state::lost;
+  if (!has_result && request.getWaitMs() == 0) return reply(command_reply(c.id, id(), *known));
   command_waiter w{make_waiter(c), false, true, limit};
   w.who.deadline = std::min(w.who.deadline, now() + std::chrono::milliseconds(request.getWaitMs()));
   deadlines.want(self, w.who.deadline);
@@ -179,10 +181,9 @@ void sandbox_state::expire_command_waiters(time_point at) {
   }
 }
 
-void sandbox_state::fail_commands(const base::error& why) {
-  for (auto& [command_id, list] : std::exchange(command_waiters, {})) {
-    for (auto& w : list) w.who.refuse(why, id());
-  }
+void sandbox_state::lose_commands() {
+  for (const auto& command_id : book->commands.lose_all(why_not_running())) settle(command_id);
+  publish_use();
 }
 
 }  // namespace dsec::actors

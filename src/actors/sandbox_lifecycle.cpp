@@ -202,7 +202,7 @@ void sandbox_state::apply(const instance_gone& e) {
       phase() == base::phase::stopping)
     return;
   const auto written = transition(base::phase::failed, e.why, e.detail);
-  fail_commands(why_not_running());
+  lose_commands();
   fail_file_operations(why_not_running());
   stop_instance(written);
 }
@@ -211,9 +211,9 @@ void sandbox_state::apply(const instance_gone& e) {
 /// others.
 void sandbox_state::release() {
   book->released = true;
+  lose_commands();
   answer_create_waiters();
   answer_stop_waiters();
-  fail_commands(why_not_running());
   fail_file_operations(why_not_running());
   caf::anon_send(parent, sandbox_released{id(), book->ever_ran});
 }

@@ -76,7 +76,8 @@ struct command_exited {
   std::uint64_t stdout_total = 0, stderr_total = 0;
 };
 
-/// Handed over by value from the backend's thread.
+/// Handed over by value from the backend's thread. Of commands that run when the sandbox dies or is
+/// stopped nothing more is heard.
 struct event_sink {
   std::function<void(command_started)> started;
   std::function<void(command_failed)> failed;

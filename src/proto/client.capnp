@@ -146,6 +146,7 @@ enum CommandState {
   unknown @0;
   running @1;
   ended @2;
+  lost @3;                      # its sandbox ended first; asked to wait for it, the answer is sandbox_failed
 }
 
 struct Command {

@@ -3,6 +3,8 @@
 // thread that causes them (exec, kill, fail, finish) or, for commands that take time, on a timer
 // thread.
 //
+// As with a real one, nobody hears of the commands that ran when a sandbox was stopped or died.
+//
 // What it does not exercise: anything of the kernel (namespaces, mounts, groups, limits, seccomp),
 // real processes and their output pipes, the channel to aether and its resending, spool files on
 // disk, users and permissions, the launcher, adoption after a restart, and the time any of this

@@ -66,7 +66,7 @@ base::result<void> instance::exec(backends::exec_spec spec) {
   fate f;
   {
     const std::scoped_lock lock(mutex_);
-    if (stopped_) return base::fail(errc::unavailable, "instance is stopped");
+    if (stopped_ || gone_) return base::fail(errc::unavailable, "instance is stopped");
     if (commands_.contains(command_id))
       return base::fail(errc::already_exists, "command id is known");
     f = decide(spec);
@@ -103,7 +103,7 @@ void instance::end(const std::string& command_id, const fate& f, bool timed_out,
   {
     const std::scoped_lock lock(mutex_);
     const auto it = commands_.find(command_id);
-    if (it == commands_.end() || it->second.over) return;
+    if (it == commands_.end() || it->second.over || stopped_ || gone_) return;
     auto& c = it->second;
     c.over = true;
     c.what.out = f.out;
@@ -142,7 +142,7 @@ base::result<backends::output_piece> instance::read_output(const std::string& co
     return base::fail(errc::not_found, "no spool of command '" + command_id + "'");
   const auto& all = which == backends::stream::out ? it->second.what.out : it->second.what.err;
   const guest::spool_layout layout{it->second.spec.output_cap};
-  std::uint64_t end = total.value_or(std::min<std::uint64_t>(all.size(), layout.half()));
+  std::uint64_t end = std::min<std::uint64_t>(all.size(), total.value_or(layout.half()));
   if (offset >= layout.dropped_from() && offset < layout.dropped_to(end))
     offset = layout.dropped_to(end);
   if (offset < layout.dropped_from() && end > layout.cap) end = layout.dropped_from();
@@ -160,19 +160,9 @@ base::result<backends::usage> instance::usage() {
   return backends::usage{};
 }
 
-std::vector<std::string> instance::running() const {
-  const std::scoped_lock lock(mutex_);
-  std::vector<std::string> ids;
-  for (const auto& [command_id, c] : commands_) {
-    if (!c.over) ids.push_back(command_id);
-  }
-  return ids;
-}
-
 base::result<void> instance::stop() {
   if (stopped()) return {};
   auto failed = step("stop");
-  for (const auto& command_id : running()) end(command_id, {}, false, true);
   {
     const std::scoped_lock lock(mutex_);
     stopped_ = true;
@@ -182,7 +172,10 @@ base::result<void> instance::stop() {
 }
 
 void instance::fail(base::cause why, std::string detail) {
-  for (const auto& command_id : running()) end(command_id, {}, false, true);
+  {
+    const std::scoped_lock lock(mutex_);
+    gone_ = true;
+  }
   sink_.gone(why, std::move(detail));
 }
 

@@ -45,7 +45,6 @@ class instance final : public backends::instance, public std::enable_shared_from
   fate write_file(const backends::exec_spec& spec);
   void schedule(const std::string& command_id, const fate& f, std::chrono::milliseconds timeout);
   void end(const std::string& command_id, const fate& f, bool timed_out, bool killed);
-  std::vector<std::string> running() const;
   base::result<void> step(std::string_view what) const;
 
   backend& owner_;
@@ -55,6 +54,7 @@ class instance final : public backends::instance, public std::enable_shared_from
   std::map<std::string, command> commands_;
   std::map<std::string, std::string> files_;
   bool stopped_ = false;
+  bool gone_ = false;
 };
 
 }  // namespace dsec::fake

@@ -79,7 +79,7 @@ void decode_command(proto::Command::Reader c, answer& a) {
   a.kind = "command";
   a.sandbox_id = str(c.getSandboxId());
   a.command_id = str(c.getCommandId());
-  const char* names[] = {"unknown", "running", "ended"};
+  const char* names[] = {"unknown", "running", "ended", "lost"};
   a.state = names[static_cast<int>(c.getState())];
   a.exit_code = c.getExitCode();
   a.timed_out = c.getTimedOut();

@@ -200,16 +200,6 @@ TEST_CASE("a sandbox that dies answers whoever waits for its commands") {
   CHECK(a->message.find("channel closed") != std::string::npos);
 }
 
-TEST_CASE("stopping a sandbox ends its commands") {
-  node_fixture node(holding());
-  client alice(node, "alice");
-  const auto id = node.running_sandbox(alice);
-  const auto waiting = alice.ask(exec(id, "c1", hold));
-  CHECK(alice.call(stop(id)).phase == "stopped");
-  CHECK(alice.got(waiting)->exit_code == 137);
-  CHECK(alice.call(get_command(id, "c1")).state == "ended");
-}
-
 TEST_CASE("a client that goes leaves its command running") {
   node_fixture node(holding());
   client alice(node, "alice");
@@ -290,4 +280,87 @@ TEST_CASE("commands are listed in order, file operations are not") {
   const auto a =
       alice.call([&](auto r) { r.getBody().initListCommands().setSandboxId(id.c_str()); });
   CHECK(a.ids == std::vector<std::string>{"b", "a"});
+}
+
+TEST_CASE("a command that runs when its sandbox is stopped is lost, and whoever waits is told") {
+  fake::script script = holding();
+  script.run = [](const backends::exec_spec& spec) {
+    fake::fate f;
+    f.held = spec.argv.front() == "hold";
+    f.out = "so far";
+    return f;
+  };
+  node_fixture node(script);
+  client alice(node, "alice");
+  const auto id = node.running_sandbox(alice);
+  const auto run = alice.ask(exec(id, "c1", hold));
+  const auto waiting = alice.ask(get_command(id, "c1", 50'000));
+  CHECK(alice.call(get(id)).commands_running == 1);
+  CHECK(alice.call(stop(id)).commands_running == 0);
+  for (const auto& request : {run, waiting, alice.ask(get_command(id, "c1", 1)),
+                              alice.ask(kill_command(id, "c1")), alice.ask(exec(id, "c1", hold))}) {
+    REQUIRE(alice.got(request));
+    CHECK(alice.got(request)->code == "sandbox_failed");
+    CHECK(alice.got(request)->message.find("stopped (killed)") != std::string::npos);
+  }
+  CHECK(alice.call(get_command(id, "c1")).state == "lost");
+  const auto read = [&](std::uint64_t offset) {
+    return alice.call([=](auto r) {
+      auto o = r.getBody().initReadOutput();
+      o.setSandboxId(id.c_str());
+      o.setCommandId("c1");
+      o.setOffset(offset);
+      o.setLength(100);
+    });
+  };
+  CHECK(read(0).out == "so far");
+  CHECK_FALSE(read(0).ended);
+  CHECK(read(6).ended);
+  CHECK(read(6).total == 6);
+}
+
+TEST_CASE("a command that runs when its sandbox dies is lost with the cause of its death") {
+  node_fixture node(holding());
+  client alice(node, "alice");
+  const auto id = node.running_sandbox(alice);
+  const auto run = alice.ask(exec(id, "c1", hold));
+  node.kill->held = true;  // it is not even removed yet
+  node.backend->fail(id, base::cause::oom, "aether was killed");
+  node.run();
+  REQUIRE(alice.got(run));
+  CHECK(alice.got(run)->code == "sandbox_failed");
+  CHECK(alice.got(run)->message.find("oom") != std::string::npos);
+  CHECK(alice.call(get(id)).commands_running == 0);
+  node.kill->held = false;
+  node.run();
+}
+
+TEST_CASE("what a lost command wrote is readable up to its spool's size") {
+  node_fixture node({.run =
+                         [](const backends::exec_spec&) {
+                           fake::fate f;
+                           f.held = true;
+                           f.out = std::string(3000, 'a') + std::string(1500, 'b');
+                           f.err = std::string(3000, 'c');
+                           return f;
+                         },
+                     .on_step = {}});
+  client alice(node, "alice");
+  const auto id = node.running_sandbox(alice);
+  alice.call(exec(id, "c1", [](auto e) {
+    e.setWait(false);
+    e.setOutputLimit(4096);
+  }));
+  alice.call(stop(id));
+  const auto read = [&](bool err) {
+    return alice.call([=](auto r) {
+      auto o = r.getBody().initReadOutput();
+      o.setSandboxId(id.c_str());
+      o.setCommandId("c1");
+      o.setStderr(err);
+      o.setLength(100'000);
+    });
+  };
+  CHECK(read(true).out == std::string(3000, 'c'));
+  CHECK(read(false).out == std::string(2048, 'a'));  // behind it the ring has turned
 }

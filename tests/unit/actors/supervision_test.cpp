@@ -158,7 +158,7 @@ TEST_CASE("sandboxes and time limits outlive the edge") {
   CHECK(alice.call(list()).ids == std::vector<std::string>{id});
   CHECK(alice.call(create()).phase == "running");
   node.advance(101s, 1s);
-  CHECK(alice.got(waiting)->exit_code == 137);
+  CHECK(alice.got(waiting)->code == "sandbox_failed");
   CHECK(alice.call(get(id)).cause == "ttl");
 }
 

@@ -66,7 +66,8 @@ TEST_CASE("the absolute limit counts however busy a sandbox is") {
   CHECK(node.backend->live() == 1);
   node.advance(2s, 1s);
   CHECK(node.backend->live() == 0);
-  CHECK(alice.got(waiting)->exit_code == 137);
+  CHECK(alice.got(waiting)->code == "sandbox_failed");
+  CHECK(alice.got(waiting)->message.find("ttl") != std::string::npos);
   const auto a = alice.call(get(id));
   CHECK(a.cause == "ttl");
   CHECK(a.detail.find("30 s") != std::string::npos);

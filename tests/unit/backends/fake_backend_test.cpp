@@ -127,7 +127,7 @@ TEST_CASE("a fake command ends by itself after its time") {
   CHECK(e->exit_code == 0);
 }
 
-TEST_CASE("stopping a fake sandbox kills what runs, once") {
+TEST_CASE("a fake sandbox that is stopped says nothing of what ran in it") {
   fake::backend b({.run =
                        [](const backends::exec_spec&) {
                          fake::fate f;
@@ -142,8 +142,7 @@ TEST_CASE("stopping a fake sandbox kills what runs, once") {
   REQUIRE((*i)->stop());
   REQUIRE((*i)->stop());
   CHECK(b.live() == 0);
-  REQUIRE(w.exited.size() == 1);
-  CHECK(w.exited[0].killed);
+  CHECK(w.exited.empty());
   CHECK((*i)->exec(command("d")).error().code == base::errc::unavailable);
 }
 

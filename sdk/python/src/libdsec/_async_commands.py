@@ -60,7 +60,7 @@ class AsyncCommand:
     @property
     def running(self) -> bool:
         """As last seen; `poll` looks again."""
-        return not self._state.ended
+        return self._state.state == "running"
 
     @property
     def argv(self) -> tuple[str, ...]:
@@ -96,14 +96,14 @@ class AsyncCommand:
 
     async def wait(self, timeout: float | None = None) -> CommandResult:
         """Waits for its end. DeadlineExceededError when it still runs after `timeout` seconds: it
-        goes on running.
+        goes on running. SandboxFailedError when its sandbox ended before it.
         """
         loop = asyncio.get_running_loop()
         deadline = None if timeout is None else loop.time() + timeout
         while not self._state.ended:
             asked = loop.time()
             remaining = _SLICE_SECONDS if deadline is None else deadline - asked
-            self._state = await self._get(min(_SLICE_SECONDS, max(0.0, remaining)))
+            self._state = await self._get(min(_SLICE_SECONDS, max(0.001, remaining)))
             if self._state.ended:
                 break
             if deadline is not None and loop.time() >= deadline:
@@ -318,7 +318,7 @@ class AsyncCommands:
                 command = await self.get(command_id)
             except NotFoundError:
                 raise late from None
-        if not command.running:
+        if command.state.ended:
             return await command._collect()
         # The server ends it at its limit; the margin is for a server that does not.
         return await command.wait(None if timeout is None else timeout + 2 * _MARGIN_SECONDS)

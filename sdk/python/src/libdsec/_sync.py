@@ -92,7 +92,7 @@ class Command:
 
     def wait(self, timeout: float | None = None) -> CommandResult:
         """Waits for its end. DeadlineExceededError when it still runs after `timeout` seconds: it
-        goes on running.
+        goes on running. SandboxFailedError when its sandbox ended before it.
         """
         return self._do(lambda c: c.wait(timeout))
 

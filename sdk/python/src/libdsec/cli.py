@@ -299,13 +299,10 @@ def _logs(options: argparse.Namespace) -> int:
 
 def _written(command: Command, stream: str) -> Iterable[bytes]:
     """What there is of it now, the dropped middle left out."""
-    offset, total = 0, 1
-    while offset < total:
-        piece = command.read(stream, offset)
-        if not piece.data:
-            return
+    offset = 0
+    while (piece := command.read(stream, offset)).data:
         yield piece.data
-        offset, total = piece.offset + len(piece.data), piece.total
+        offset = piece.offset + len(piece.data)
 
 
 # ---- output

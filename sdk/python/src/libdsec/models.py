@@ -55,7 +55,7 @@ class CommandState:
     sandbox_id: str
     id: str
     state: str
-    """running, ended or unknown."""
+    """running, ended, lost (its sandbox ended first) or unknown (it could not be started)."""
     exit_code: int
     signal: int
     timed_out: bool
