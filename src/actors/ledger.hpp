@@ -108,6 +108,7 @@ struct ledger {
   std::optional<base::error> start_error;  // why it never ran
   std::deque<ledger_event>
       todo;  // taken from the inbox, not yet acted on: a crash loses at most one
+  std::optional<instance_gone> early_gone;  // it died before start_done was taken
 
   inbox events;
   sandbox_status status;

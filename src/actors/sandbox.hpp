@@ -103,6 +103,7 @@ struct sandbox_state {
   void fail_start(const base::error& why);
   void apply(const start_begun& e);
   void apply(const start_done& e);
+  void on_stillborn(const instance_gone& e);
   void apply(const stop_done& e);
   void apply(const instance_gone& e);
   caf::result<reply> on_stop(const call& c);

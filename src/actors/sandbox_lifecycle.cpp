@@ -124,9 +124,19 @@ void sandbox_state::on_instance() {
     book->record.key.clear();
     return stop_instance(0);
   }
+  if (book->early_gone) return on_stillborn(*std::exchange(book->early_gone, std::nullopt));
   transition(base::phase::running);
   book->ever_ran = true;
   answer_create_waiters();
+}
+
+/// It died as soon as it ran, before the start was told.
+void sandbox_state::on_stillborn(const instance_gone& e) {
+  book->record.key.clear();
+  const auto written = transition(base::phase::failed, e.why, e.detail);
+  book->start_error = why_not_running();
+  answer_create_waiters();
+  stop_instance(written);
 }
 
 /// The backend has undone everything already.
@@ -197,10 +207,14 @@ void sandbox_state::apply(const stop_done& e) {
 }
 
 void sandbox_state::apply(const instance_gone& e) {
-  // While it starts, start() fails by itself; while it stops, the first cause stands.
-  if (!base::can_transition(phase(), base::phase::failed) || book->instance == nullptr ||
-      phase() == base::phase::stopping)
+  // While it stops, the first cause stands.
+  if (!base::can_transition(phase(), base::phase::failed) || phase() == base::phase::stopping)
     return;
+  // The word that it has started comes by another thread and may be the slower.
+  if (book->instance == nullptr) {
+    book->early_gone = e;
+    return;
+  }
   const auto written = transition(base::phase::failed, e.why, e.detail);
   lose_commands();
   fail_file_operations(why_not_running());

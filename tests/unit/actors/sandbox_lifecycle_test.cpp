@@ -265,3 +265,38 @@ TEST_CASE("stopping a sandbox that has just failed waits until nothing of it is 
   CHECK(alice.got(stopped)->phase == "failed");
   CHECK(node.backend->live() == 0);
 }
+
+TEST_CASE("a sandbox that dies before its start was told has failed, and nothing of it is left") {
+  node_fixture node;
+  client alice(node, "alice");
+  node.start->held = true;
+  const auto created = alice.ask(create(), 0, "k1");
+  const auto id = alice.call(list()).ids.at(0);
+  node.table->sandboxes.at(id).book->events.add(
+      dsec::actors::instance_gone{base::cause::oom, "died at once"});
+  node.start->held = false;
+  node.run();
+  REQUIRE(alice.got(created));
+  CHECK(alice.got(created)->code == "sandbox_failed");
+  CHECK(alice.got(created)->message.find("died at once") != std::string::npos);
+  CHECK(node.backend->live() == 0);
+  CHECK(alice.call(get(id)).phase == "failed");
+  CHECK(alice.call(get(id)).cause == "oom");
+  CHECK(alice.call(create(), 0, "k1").phase == "running");  // the key is free again
+}
+
+TEST_CASE("a record keeps no environment once its sandbox has ended") {
+  node_fixture node;
+  client alice(node, "alice");
+  const auto id = node.running_sandbox(alice, create([](auto c) {
+                                         auto env = c.initEnv(1);
+                                         env[0].setName("BIG");
+                                         env[0].setValue(std::string(100'000, 'x').c_str());
+                                       }));
+  CHECK_FALSE(node.table->sandboxes.at(id).book->record.spec.env.empty());
+  alice.call(stop(id));
+  CHECK(node.table->sandboxes.at(id).book->record.spec.env.empty());
+  CHECK(node.table->sandboxes.at(id).book->status.record()->spec.env.empty());
+  REQUIRE(node.worker->writer->wait(node.worker->writer->erase("nothing")));
+  CHECK(node.record(id)->spec.env.empty());
+}
