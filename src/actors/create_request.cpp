@@ -19,6 +19,7 @@ using base::errc;
 using base::fail;
 
 constexpr std::array<std::string_view, 3> services{"apt", "npm", "pypi"};
+constexpr std::size_t max_env_bytes = 256 * 1024;  // in all: records carry it
 constexpr std::size_t max_label_bytes = 4096;  // of all labels together: listings carry them
 
 // Below these nothing starts at all; cpu.max knows no quota under 1 ms per 100 ms.
@@ -95,9 +96,9 @@ base::result<void> read_labels(proto::CreateSandbox::Reader request, sandbox_spe
     DSEC_TRY(auto name, text(label.getName(), "labels", max_label_bytes));
     DSEC_TRY(auto value, text(label.getValue(), "labels", max_label_bytes));
     if (name.empty()) return fail(errc::invalid_argument, "labels has an empty name");
-    bytes += name.size() + value.size();
     if (!base::is_utf8(name) || !base::is_utf8(value))
       return fail(errc::invalid_argument, "label '" + base::shown(name, 80) + "' is not UTF-8");
+    bytes += name.size() + value.size();
     out.labels.emplace_back(std::move(name), std::move(value));
   }
   if (bytes > max_label_bytes) {
@@ -109,6 +110,13 @@ base::result<void> read_labels(proto::CreateSandbox::Reader request, sandbox_spe
 
 base::result<void> read_identity(proto::CreateSandbox::Reader request, sandbox_spec& out) {
   DSEC_TRY(out.env, environment(request.getEnv(), "env"));
+  std::size_t bytes = 0;
+  for (const auto& variable : out.env) bytes += variable.size() + 1;
+  if (bytes > max_env_bytes) {
+    return fail(errc::invalid_argument,
+                "env of a sandbox is larger than " + std::to_string(max_env_bytes) +
+                    " bytes; give large values to the commands that need them");
+  }
   DSEC_TRY(out.user, text(request.getInitUser(), "init_user", 256));
   DSEC_TRY(out.workdir, absolute_path(request.getWorkdir(), "workdir"));
   DSEC_TRY(out.hostname, text(request.getHostname(), "hostname", base::max_id_length));

@@ -278,6 +278,7 @@ void edge_state::give_up(const std::string& id, edge_entry& e) {
   e.given_up = true;
   auto& record = e.book->record;
   if (!base::is_terminal(record.phase)) {
+    forget_env(record.spec);
     record.phase = base::phase::failed;
     if (record.cause == base::cause::none) record.cause = base::cause::backend;
     record.detail = "its actor crashed repeatedly";

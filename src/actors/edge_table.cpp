@@ -17,6 +17,7 @@ void write_off(sandbox_record& r, const worker& env) {
     r.cause = base::cause::lost;
     r.detail = "dsecd ended while it lived";
   }
+  forget_env(r.spec);
   r.ended_unix_ms = static_cast<std::uint64_t>(
       std::chrono::duration_cast<std::chrono::milliseconds>(env.wall().time_since_epoch()).count());
   env.writer->save(std::make_shared<const sandbox_record>(r));

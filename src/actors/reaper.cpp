@@ -11,7 +11,9 @@ namespace dsec::actors {
 using what = sandbox_due::what;
 
 void reaper_state::add(time_point at, entry e) {
-  entries.emplace(at, std::move(e));
+  const bool limit = e.due != what::retention;
+  const auto where = entries.emplace(at, std::move(e));
+  if (limit) limits.emplace(where->second.id, where);
   next.want(self, at);
 }
 
@@ -26,7 +28,25 @@ void reaper_state::watch(const watch_sandbox& m) {
 }
 
 void reaper_state::retain(const retain_sandbox& m) {
+  drop_limits(m.id);
   add(self->clock().now() + m.retention, {what::retention, m.id, {}});
+}
+
+/// It has ended; an entry that waited for its day would keep the ledger's memory until then.
+void reaper_state::drop_limits(const std::string& id) {
+  const auto [first, last] = limits.equal_range(id);
+  for (auto it = first; it != last; ++it) entries.erase(it->second);
+  limits.erase(first, last);
+}
+
+void reaper_state::take_out(std::multimap<time_point, entry>::iterator at) {
+  const auto [first, last] = limits.equal_range(at->second.id);
+  for (auto it = first; it != last; ++it) {
+    if (it->second != at) continue;
+    limits.erase(it);
+    break;
+  }
+  entries.erase(at);
 }
 
 void reaper_state::look(const entry& e, time_point now) {
@@ -35,6 +55,7 @@ void reaper_state::look(const entry& e, time_point now) {
   if (!book || base::is_terminal(book->status.record()->phase)) return;
   if (e.due == what::idle_ttl) return look_idle(e, book, now);
   caf::anon_send(parent, sandbox_due{e.id, e.due});
+  add(now + ask_again, e);
 }
 
 /// Looked at once per idle period: then either it is due, or the moment when it may be is known.
@@ -51,8 +72,8 @@ void reaper_state::on_alarm(const alarm_rang& rang) {
   if (!next.is_current(rang)) return;
   const auto now = self->clock().now();
   while (!entries.empty() && entries.begin()->first <= now) {
-    const auto e = std::move(entries.begin()->second);
-    entries.erase(entries.begin());
+    const auto e = entries.begin()->second;
+    take_out(entries.begin());
     look(e, now);
   }
   if (!entries.empty()) next.want(self, entries.begin()->first);

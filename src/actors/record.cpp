@@ -6,6 +6,10 @@ namespace dsec::actors {
 
 using json = nlohmann::json;
 
+void forget_env(sandbox_spec& spec) {
+  std::vector<std::string>().swap(spec.env);
+}
+
 std::string to_json(const sandbox_spec& spec) {
   auto layers = json::array();
   for (const auto& l : spec.layers)

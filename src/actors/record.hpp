@@ -46,6 +46,9 @@ struct sandbox_record {
   std::string body_hash;            // of the create that carried the key
 };
 
+/// Nothing runs in it any more: the largest part of a record is not worth keeping for its retention.
+void forget_env(sandbox_spec& spec);
+
 using record_ptr = std::shared_ptr<const sandbox_record>;
 
 std::string to_json(const sandbox_spec& spec);

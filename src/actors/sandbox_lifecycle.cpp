@@ -66,7 +66,10 @@ record_writer::ticket sandbox_state::transition(base::phase to, cause why, std::
     r.cause = why;
     if (!detail.empty()) r.detail = std::move(detail);
   }
-  if (base::is_terminal(to)) r.ended_unix_ms = unix_ms(env->wall());
+  if (base::is_terminal(to)) {
+    r.ended_unix_ms = unix_ms(env->wall());
+    forget_env(r.spec);
+  }
   const auto written = publish();
   const auto spent = std::chrono::duration_cast<std::chrono::microseconds>(now() - phase_since);
   phase_since = now();
