@@ -59,7 +59,10 @@ void edge_state::adopt(const std::string& id, edge_entry& e) {
     limits_bytes += e.book->status.record()->spec.limits.memory_bytes;
   }
   if (!e.actor) {
-    if (e.live && !e.given_up) actor_of(e);
+    if (!e.live) return;
+    // The edge that gave it up may have died before it was released.
+    if (e.given_up) return end_given_up(id, e.book);
+    actor_of(e);
     return;
   }
   sandbox_of.emplace(e.actor.id(), id);
@@ -299,13 +302,21 @@ void edge_state::give_up(const std::string& id, edge_entry& e) {
       if (const auto book = weak.lock()) end_without_actor(*book);
     }));
   });
-  auto job = [me = edge_self{self}, book = e.book, id] {
+  end_given_up(id, e.book);
+}
+
+void edge_state::end_given_up(const std::string& id, const ledger_ptr& book) {
+  auto job = [me = edge_self{self}, book, id] {
     end_without_actor(*book);
     caf::anon_send(me, sandbox_released{id, true});
   };
-  if (auto ok = env->kill_pool->submit(std::move(job)); !ok) {
-    base::log::error("sandbox_stop_incomplete", {{"sandbox", id}, {"why", ok.error().message}});
-  }
+  if (env->kill_pool->submit(std::move(job))) return;
+  self->delayed_send(self, give_up_retry, give_up_again{id});
+}
+
+void edge_state::on_give_up_again(const give_up_again& m) {
+  const auto it = table->sandboxes.find(m.id);
+  if (it != table->sandboxes.end() && it->second.live) end_given_up(m.id, it->second.book);
 }
 
 caf::result<everything_stopped> edge_state::on_stop_everything() {
@@ -348,6 +359,7 @@ edge_self::behavior_type edge(edge_self::stateful_pointer<edge_state> self, work
   return {
       [self](const call& c) { return self->state.on_call(c); },
       [self](const find_sandbox& m) { return self->state.on_find(m); },
+      [self](const give_up_again& m) { self->state.on_give_up_again(m); },
       [self](stop_everything) { return self->state.on_stop_everything(); },
       [self](const sandbox_released& m) { self->state.on_released(m); },
       [self](const sandbox_due& m) { self->state.on_due(m); },

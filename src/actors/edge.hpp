@@ -36,12 +36,17 @@ struct images_resolved {
 struct memory_read {
   base::result<memory_reading> memory;
 };
+/// To oneself: a given-up sandbox whose end the kill pool had no room for.
+struct give_up_again {
+  std::string id;
+};
 /// To oneself: a moment after a create, top up what the backend keeps ready.
 struct refill_due {};
 
 using edge_self = edge_actor::extend<caf::reacts_to<images_resolved>,  //
                                      caf::reacts_to<memory_read>,      //
                                      caf::reacts_to<refill_due>,       //
+                                     caf::reacts_to<give_up_again>,    //
                                      caf::reacts_to<answer_made>,      //
                                      caf::reacts_to<alarm_rang>>;
 
@@ -55,6 +60,7 @@ struct edge_state {
   static constexpr std::chrono::milliseconds memory_stale_after{100};
   static constexpr std::chrono::milliseconds memory_retry{250};
   static constexpr std::chrono::milliseconds refill_delay{20};
+  static constexpr std::chrono::milliseconds give_up_retry{1000};
 
   struct create_waiter {
     waiter who;
@@ -103,6 +109,7 @@ struct edge_state {
   void on_due(const sandbox_due& m);
   void on_down(const caf::down_msg& m);
   void on_refill();
+  void on_give_up_again(const give_up_again& m);
   void tell_children_to_exit();
 
   // edge_create.cpp
@@ -119,6 +126,7 @@ struct edge_state {
   sandbox_actor& actor_of(edge_entry& e);
   void restart_or_give_up(const std::string& id, edge_entry& e);
   void give_up(const std::string& id, edge_entry& e);
+  void end_given_up(const std::string& id, const ledger_ptr& book);
   void forget(const std::string& id);
   void remove_files(const std::string& id);
   void keep_ended_bounded();
@@ -147,4 +155,5 @@ edge_self::behavior_type edge(edge_self::stateful_pointer<edge_state> self, work
 
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::images_resolved)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::memory_read)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::give_up_again)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::refill_due)

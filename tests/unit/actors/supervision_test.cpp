@@ -118,6 +118,39 @@ TEST_CASE("a sandbox whose actors keep dying is given up, and nothing of it is l
   CHECK(node.record(id)->phase == base::phase::failed);
 }
 
+TEST_CASE("a given-up sandbox is ended though the edge that gave it up dies first") {
+  node_fixture node(holding());
+  client alice(node, "alice");
+  const auto id = node.running_sandbox(alice);
+  alice.call(exec(id, "c1", [](auto e) {
+    hold(e);
+    e.setWait(false);
+  }));
+  node.kill->held = true;
+  for (std::size_t i = 0; i <= actors::restart_budget::most; ++i) crash(node, node.actor_of(id));
+  CHECK(node.table->sandboxes.at(id).book->status.commands() == 0);
+  node.kill->jobs.clear();  // it died before its job was handed over
+  caf::anon_send_exit(roots_of(node).edge, caf::exit_reason::kill);
+  node.run();
+  node.kill->held = false;
+  node.run();
+  CHECK(node.backend->live() == 0);
+  CHECK_FALSE(node.table->sandboxes.at(id).live);
+}
+
+TEST_CASE("a given-up sandbox that finds the kill pool full is ended later") {
+  node_fixture node;
+  client alice(node, "alice");
+  const auto id = node.running_sandbox(alice);
+  node.kill->full = true;
+  for (std::size_t i = 0; i <= actors::restart_budget::most; ++i) crash(node, node.actor_of(id));
+  CHECK(node.backend->live() == 1);
+  node.kill->full = false;
+  node.advance(2s);
+  CHECK(node.backend->live() == 0);
+  CHECK_FALSE(node.table->sandboxes.at(id).live);
+}
+
 TEST_CASE("a start that is under way when its sandbox is given up is ended all the same") {
   node_fixture node;
   client alice(node, "alice");
