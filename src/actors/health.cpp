@@ -3,6 +3,8 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/log.hpp"
+
 namespace dsec::actors {
 
 using json = nlohmann::ordered_json;

@@ -4,12 +4,14 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
 
+#include "base/result.hpp"
 #include "base/worker_pool.hpp"
 
 namespace dsec::actors {
@@ -52,5 +54,8 @@ class health_board {
   std::atomic<std::uint64_t> late_beats_{0};
   std::atomic<std::int64_t> worst_delay_us_{0};
 };
+
+/// Takes outcomes of the store's writer: unhealthy from a write that failed until one that did not.
+std::function<void(const base::result<void>&)> store_reporter(std::shared_ptr<health_board> board);
 
 }  // namespace dsec::actors

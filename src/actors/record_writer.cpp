@@ -7,8 +7,8 @@
 namespace dsec::actors {
 
 record_writer::record_writer(std::unique_ptr<record_store> store,
-                             std::function<void(const base::error&)> failed)
-    : store_(std::move(store)), failed_(std::move(failed)), thread_([this] { run(); }) {}
+                             std::function<void(const base::result<void>&)> outcome)
+    : store_(std::move(store)), outcome_(std::move(outcome)), thread_([this] { run(); }) {}
 
 record_writer::~record_writer() {
   {
@@ -60,12 +60,14 @@ void record_writer::run() {
     if (pending_.empty()) return;
     due_.wait_for(lock, linger, [this] { return stopping_ || wanted_ > done_; });
     std::vector<record_change> batch;
+  bool failing = false;
     for (auto& [id, change] : pending_) batch.push_back(std::move(change));
     pending_.clear();
     const auto up_to = last_;
     lock.unlock();
     const auto written = store_->apply(batch);
-    if (!written) failed_(written.error());
+    if (!written || failing) outcome_(written);
+    failing = !written;
     batch.clear();
     lock.lock();
     done_ = up_to;

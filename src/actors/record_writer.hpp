@@ -30,10 +30,11 @@ class record_writer {
   /// Ticket of a change: changes with lower or equal numbers are older.
   using ticket = std::uint64_t;
 
-  /// `failed` is called on the writer's thread when a batch could not be written; its changes are
-  /// then given up (the next change of the same sandbox writes the whole record again).
+  /// `outcome` is called on the writer's thread when a batch could not be written (its changes are
+  /// then given up: the next change of the same sandbox writes the whole record again), and when one
+  /// could after one that could not.
   record_writer(std::unique_ptr<record_store> store,
-                std::function<void(const base::error&)> failed);
+                std::function<void(const base::result<void>&)> outcome);
   /// Writes what is due, then ends the thread.
   ~record_writer();
   record_writer(const record_writer&) = delete;
@@ -51,7 +52,7 @@ class record_writer {
   void run();
 
   std::unique_ptr<record_store> store_;
-  std::function<void(const base::error&)> failed_;
+  std::function<void(const base::result<void>&)> outcome_;
   std::mutex mutex_;
   std::condition_variable due_, written_;
   std::map<std::string, record_change> pending_;

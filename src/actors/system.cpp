@@ -119,11 +119,7 @@ std::shared_ptr<worker> node_impl::make_worker(node_deps& deps,
   w->kill_pool = make_pool("kill", 1, bound);
   w->copy_pool = make_pool("copy", 2, 65'536);
   w->background_pool = make_pool("background", 1, 65'536);
-  w->writer =
-      std::make_shared<record_writer>(std::move(records), [health = health_](const base::error& e) {
-        base::log::error("store_write_failed", {{"why", e.to_string()}});
-        health->report("store", e.to_string());
-      });
+  w->writer = std::make_shared<record_writer>(std::move(records), store_reporter(health_));
   w->images = make_catalogue(deps.images);
   w->health = health_;
   w->wall = [] { return std::chrono::system_clock::now(); };

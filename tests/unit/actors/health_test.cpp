@@ -7,6 +7,8 @@
 
 using namespace std::chrono_literals;
 using dsec::actors::health_board;
+using dsec::actors::store_reporter;
+namespace base = dsec::base;
 
 TEST_CASE("a node is healthy until somebody says otherwise") {
   health_board board;

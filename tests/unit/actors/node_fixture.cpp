@@ -241,7 +241,7 @@ node_fixture::node_fixture(fake::script s, std::vector<actors::sandbox_record> k
   worker->background_pool = background;
   worker->health = std::make_shared<actors::health_board>();
   worker->writer =
-      std::make_shared<actors::record_writer>(std::move(store), [](const base::error&) {});
+      std::make_shared<actors::record_writer>(std::move(store), [](const base::result<void>&) {});
   worker->images = std::make_shared<fixed_images>();
   const auto began = scheduler().clock().now();
   worker->wall = [this, began] {

@@ -87,7 +87,7 @@ class threaded_node {
     worker->background_pool = pool("background", 1);
     worker->health = std::make_shared<actors::health_board>();
     worker->writer = std::make_shared<actors::record_writer>(
-        actors::make_record_store(state.store()), [](const base::error&) {});
+        actors::make_record_store(state.store()), [](const base::result<void>&) {});
     worker->images = std::make_shared<fixed_images>();
     worker->wall = [] { return std::chrono::system_clock::now(); };
     worker->memory = []() -> base::result<actors::memory_reading> {
