@@ -281,19 +281,19 @@ void edge_state::give_up(const std::string& id, edge_entry& e) {
   e.given_up = true;
   auto& record = e.book->record;
   if (!base::is_terminal(record.phase)) {
-    forget_env(record.spec);
     record.phase = base::phase::failed;
     if (record.cause == base::cause::none) record.cause = base::cause::backend;
     record.detail = "its actor crashed repeatedly";
+    forget_env(record.spec);
     record.ended_unix_ms = static_cast<std::uint64_t>(
         std::chrono::duration_cast<std::chrono::milliseconds>(env->wall().time_since_epoch())
             .count());
     auto snapshot = std::make_shared<const sandbox_record>(record);
     env->writer->save(snapshot);
-  e.book->commands.lose_all({errc::sandbox_failed, "sandbox '" + id + "' has failed", 0});
-  e.book->status.set_busy(0, 0);
     e.book->status.publish(std::move(snapshot));
   }
+  e.book->commands.lose_all({errc::sandbox_failed, "sandbox '" + id + "' has failed", 0});
+  e.book->status.set_busy(0, 0);
   base::log::error("sandbox_given_up", {{"sandbox", id}});
   e.book->start_cancelled = true;
   // A start that is under way may still bring an instance.
@@ -359,13 +359,13 @@ edge_self::behavior_type edge(edge_self::stateful_pointer<edge_state> self, work
   return {
       [self](const call& c) { return self->state.on_call(c); },
       [self](const find_sandbox& m) { return self->state.on_find(m); },
-      [self](const give_up_again& m) { self->state.on_give_up_again(m); },
       [self](stop_everything) { return self->state.on_stop_everything(); },
       [self](const sandbox_released& m) { self->state.on_released(m); },
       [self](const sandbox_due& m) { self->state.on_due(m); },
       [self](const images_resolved& m) { self->state.on_resolved(m); },
       [self](const memory_read& m) { self->state.on_memory(m); },
       [self](refill_due) { self->state.on_refill(); },
+      [self](const give_up_again& m) { self->state.on_give_up_again(m); },
       [self](const answer_made& m) { self->state.desk.deliver(m); },
       [self](const alarm_rang& m) { self->state.on_alarm(m); },
   };

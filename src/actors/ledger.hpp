@@ -106,9 +106,9 @@ struct ledger {
   bool ever_ran = false;
   bool released = false;                   // nothing of it is left on the host
   std::optional<base::error> start_error;  // why it never ran
+  std::optional<instance_gone> early_gone;  // it died before start_done was taken
   std::deque<ledger_event>
       todo;  // taken from the inbox, not yet acted on: a crash loses at most one
-  std::optional<instance_gone> early_gone;  // it died before start_done was taken
 
   inbox events;
   sandbox_status status;

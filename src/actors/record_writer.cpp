@@ -54,13 +54,13 @@ base::result<void> record_writer::wait(ticket t) {
 }
 
 void record_writer::run() {
+  bool failing = false;
   std::unique_lock lock(mutex_);
   while (true) {
     due_.wait(lock, [this] { return stopping_ || !pending_.empty(); });
     if (pending_.empty()) return;
     due_.wait_for(lock, linger, [this] { return stopping_ || wanted_ > done_; });
     std::vector<record_change> batch;
-  bool failing = false;
     for (auto& [id, change] : pending_) batch.push_back(std::move(change));
     pending_.clear();
     const auto up_to = last_;

@@ -100,10 +100,10 @@ struct sandbox_state {
   void stop_instance(record_writer::ticket written);
   void release();
   void on_instance();
+  void on_stillborn(const instance_gone& e);
   void fail_start(const base::error& why);
   void apply(const start_begun& e);
   void apply(const start_done& e);
-  void on_stillborn(const instance_gone& e);
   void apply(const stop_done& e);
   void apply(const instance_gone& e);
   caf::result<reply> on_stop(const call& c);
