@@ -103,6 +103,7 @@ struct ledger {
   std::uint64_t file_operations = 0;  // numbers their command ids
   bool start_in_flight = false;       // a start job was handed to the pool and has not answered
   bool stop_in_flight = false;        // a stop job likewise
+  bool stop_incomplete = false;       // the last stop left something
   bool ever_ran = false;
   bool released = false;                   // nothing of it is left on the host
   std::optional<base::error> start_error;  // why it never ran

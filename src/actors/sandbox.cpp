@@ -124,11 +124,12 @@ void sandbox_state::on_alarm(const alarm_rang& rang) {
   expire_lifecycle_waiters(at);
   expire_command_waiters(at);
   expire_file_operations(at);
+  if (stop_again && *stop_again <= at) stop_instance(0);
   rearm();
 }
 
 void sandbox_state::rearm() {
-  auto earliest = time_point::max();
+  auto earliest = stop_again.value_or(time_point::max());
   const auto see = [&](const waiter& w) { earliest = std::min(earliest, w.deadline); };
   for (const auto& w : create_waiters) see(w);
   for (const auto& w : stop_waiters) see(w);

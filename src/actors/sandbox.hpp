@@ -13,6 +13,7 @@
 #include <caf/typed_event_based_actor.hpp>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -57,6 +58,7 @@ struct sandbox_state {
   answer_desk desk;
   std::string just_ended;  // the command whose end is being handled
   time_point phase_since;
+  std::optional<time_point> stop_again;  // the last stop was incomplete
   alarm deadlines;
 
   explicit sandbox_state(sandbox_self::pointer s) : self(s) {}
@@ -99,6 +101,7 @@ struct sandbox_state {
   void on_new_parent(const sandbox_parent& edge);
   void stop_instance(record_writer::ticket written);
   void release();
+  void answer_all();
   void on_instance();
   void on_stillborn(const instance_gone& e);
   void fail_start(const base::error& why);

@@ -17,6 +17,10 @@ namespace {
 using base::cause;
 using base::errc;
 
+/// From an incomplete stop to the next try: what holds it up, such as a disk that does not answer,
+/// lasts.
+constexpr std::chrono::seconds stop_again_after{10};
+
 std::uint64_t unix_ms(std::chrono::system_clock::time_point t) {
   return static_cast<std::uint64_t>(
       std::chrono::duration_cast<std::chrono::milliseconds>(t.time_since_epoch()).count());
@@ -155,6 +159,7 @@ void sandbox_state::fail_start(const base::error& why) {
 }
 
 void sandbox_state::end(cause why, const std::string& detail) {
+  if (stop_again) stop_instance(0);
   if (!base::can_transition(phase(), base::phase::stopping)) return;
   const bool has_instance = book->instance != nullptr;
   const auto written = transition(base::phase::stopping, why, detail);
@@ -183,6 +188,7 @@ void sandbox_state::stop_instance(record_writer::ticket written) {
     return release();
   }
   book->stop_in_flight = true;
+  stop_again.reset();
   auto job = [env = env, book = book, instance = book->instance, written] {
     // A store that cannot be written must not keep a sandbox alive: the error is the writer's to
     // report.
@@ -196,17 +202,23 @@ void sandbox_state::stop_instance(record_writer::ticket written) {
 
 void sandbox_state::apply(const stop_done& e) {
   book->stop_in_flight = false;
-  if (e.why) {
+  const bool first = e.why && !std::exchange(book->stop_incomplete, true);
+  if (e.why)
     base::log::error("sandbox_stop_incomplete", {{"sandbox", id()}, {"why", e.why->to_string()}});
+  if (first) {
     book->record.detail +=
         (book->record.detail.empty() ? "" : "; ") + ("clean-up: " + e.why->to_string());
   }
   if (phase() == base::phase::stopping) {
     transition(e.why ? base::phase::failed : base::phase::stopped);
-  } else if (e.why) {
+  } else if (first) {
     publish();
   }
-  release();
+  if (!e.why || env->health->draining()) return release();
+  // What is left of it has its slot and its memory, so its place is not given to others yet.
+  answer_all();
+  stop_again = now() + stop_again_after;
+  rearm();
 }
 
 void sandbox_state::apply(const instance_gone& e) {
@@ -228,11 +240,16 @@ void sandbox_state::apply(const instance_gone& e) {
 /// others.
 void sandbox_state::release() {
   book->released = true;
+  answer_all();
+  caf::anon_send(parent, sandbox_released{id(), book->ever_ran});
+}
+
+/// It has ended, and nobody need wait for the rest of its clean-up.
+void sandbox_state::answer_all() {
   lose_commands();
   answer_create_waiters();
   answer_stop_waiters();
   fail_file_operations(why_not_running());
-  caf::anon_send(parent, sandbox_released{id(), book->ever_ran});
 }
 
 void sandbox_state::on_new_parent(const sandbox_parent& edge) {

@@ -163,12 +163,13 @@ base::result<backends::usage> instance::usage() {
 base::result<void> instance::stop() {
   if (stopped()) return {};
   auto failed = step("stop");
+  if (!failed) return failed;  // to be called again
   {
     const std::scoped_lock lock(mutex_);
     stopped_ = true;
   }
-  if (failed) owner_.note("stop " + id_);
-  return failed;
+  owner_.note("stop " + id_);
+  return {};
 }
 
 void instance::fail(base::cause why, std::string detail) {

@@ -183,6 +183,31 @@ TEST_CASE("a sandbox that dies by itself has failed with the cause it died of") 
   CHECK(alice.call(stop(id)).phase == "failed");
 }
 
+TEST_CASE("an incomplete stop is answered, tried again, and keeps its place until it is through") {
+  int stops = 0;
+  node_fixture node(
+      {.run = {}, .on_step = [&](std::string_view step, const std::string&) -> base::result<void> {
+         if (step == "stop" && ++stops < 3) return base::fail(base::errc::io, "it does not die");
+         return {};
+       }});
+  client alice(node, "alice");
+  const auto id = node.running_sandbox(alice);
+  const auto a = alice.call(stop(id));
+  CHECK(a.phase == "failed");
+  CHECK(a.detail == "stopped on request; clean-up: it does not die (io)");
+  CHECK(stops == 1);
+  CHECK(node.table->sandboxes.at(id).live);
+  node.advance(10s, 1s);
+  CHECK(stops == 2);
+  CHECK(node.table->sandboxes.at(id).live);
+  node.advance(10s, 1s);
+  CHECK(stops == 3);
+  CHECK_FALSE(node.table->sandboxes.at(id).live);
+  CHECK(alice.call(get(id)).detail == a.detail);
+  node.advance(20s, 1s);
+  CHECK(stops == 3);
+}
+
 TEST_CASE("the first cause of death wins") {
   node_fixture node;
   client alice(node, "alice");
