@@ -20,13 +20,14 @@ namespace {
 
 /// On the kill pool, for a sandbox whose actors kept crashing.
 void end_without_actor(ledger& book) {
+  auto instance = book.instance;
   for (auto& event : book.events.take()) {
     if (auto* started = std::get_if<start_done>(&event); started != nullptr && started->instance) {
-      book.instance = started->instance;
+      instance = started->instance;
     }
   }
-  if (!book.instance) return;
-  if (auto ok = book.instance->stop(); !ok) {
+  if (!instance) return;
+  if (auto ok = instance->stop(); !ok) {
     base::log::error("sandbox_stop_incomplete",
                      {{"sandbox", book.record.id}, {"why", ok.error().to_string()}});
   }

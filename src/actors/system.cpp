@@ -22,6 +22,8 @@
 namespace dsec::actors {
 namespace {
 
+constexpr unsigned kill_threads = 8;
+
 void end_process(const std::string& why) {
   base::log::error("giving_up", {{"why", why}});
   std::_Exit(70);
@@ -66,7 +68,7 @@ std::optional<net::http_answer> answer_get(health_board& health, std::string_vie
 class node_impl final : public node {
  public:
   node_impl(const base::config& config, node_deps deps);
-  ~node_impl() override { stop(std::chrono::seconds(30)); }
+  ~node_impl() override { stop(std::chrono::seconds(60)); }
 
   base::result<void> start();
   [[nodiscard]] std::uint16_t port() const override { return listener_->port(); }
@@ -116,7 +118,9 @@ std::shared_ptr<worker> node_impl::make_worker(node_deps& deps,
   const auto cpus = std::max(2U, std::thread::hardware_concurrency());
   const std::size_t bound = 2 * std::size_t{config_.node.max_sandboxes} + 64;
   w->start_pool = make_pool("start", std::min(cpus, 16U), bound);
-  w->kill_pool = make_pool("kill", 1, bound);
+  // One whose processes cannot be killed, because a disk does not answer, keeps its thread for as
+  // long as a stop may take; the others must not wait for it.
+  w->kill_pool = make_pool("kill", kill_threads, bound);
   w->copy_pool = make_pool("copy", 2, 65'536);
   w->background_pool = make_pool("background", 1, 65'536);
   w->writer = std::make_shared<record_writer>(std::move(records), store_reporter(health_));

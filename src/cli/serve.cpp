@@ -19,7 +19,9 @@
 namespace dsec::cli {
 namespace {
 
-constexpr std::chrono::seconds stop_grace{30};
+/// Several times what the stop of one sandbox takes at most: with all kill threads held up by
+/// processes that cannot be killed, the others still get their turn.
+constexpr std::chrono::seconds stop_grace{60};
 
 struct options {
   std::string role = "all";
