@@ -61,6 +61,18 @@ std::string url_of(const base::gateway_config& gateway, std::uint16_t port) {
   return "ws://" + (v6 ? "[" + gateway.bind + "]" : gateway.bind) + ":" + std::to_string(port);
 }
 
+/// A node that could start no sandbox is not started: what the host lacks is said now, by name.
+base::result<void> check_host(backends::backend& backend) {
+  std::string missing;
+  for (const auto& item : backend.probe()) {
+    if (item.have) continue;
+    base::log::error("host_lacks", {{"what", item.what}, {"detail", item.detail}});
+    missing += (missing.empty() ? "" : "; ") + item.what + ": " + item.detail;
+  }
+  if (missing.empty()) return {};
+  return base::fail(base::errc::unsupported, "this host cannot run sandboxes: " + missing);
+}
+
 base::result<void> serve(const base::config& c) {
   if (::geteuid() != 0) {
     return base::fail(base::errc::permission_denied,
@@ -79,6 +91,7 @@ base::result<void> serve(const base::config& c) {
                                          actors::worker_migrations()));
   DSEC_TRY(auto opened, container::container_backend::open(where, c.node, c.sandbox));
   const std::shared_ptr<container::container_backend> backend = std::move(opened);
+  DSEC_CHECK(check_host(*backend));
   DSEC_TRY(const auto node, actors::start_node(c, {.backend = backend,
                                                    .images = fs::image_store(where),
                                                    .store = std::move(store),

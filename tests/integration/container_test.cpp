@@ -1,8 +1,17 @@
 // The container backend on the real kernel: what a sandbox is and what its commands get. Needs
 // root.
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/file.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <catch2/catch.hpp>
 #include <fstream>
 
+#include "backends/container/probe.hpp"
+#include "backends/sys/file.hpp"
+#include "base/failpoint.hpp"
 #include "container_rig.hpp"
 
 using namespace dsec;
@@ -62,6 +71,32 @@ TEST_CASE("environment, directory, user, input and long arguments reach the comm
   input.stdin_data = std::string(50U << 20U, 'x');
   CHECK(box.run(input, 60s).out == "52428800\n");
   box.stop();
+}
+
+TEST_CASE("the empty input of a command is shared with no other sandbox and not with the host",
+          "[kernel][container][threat-2]") {
+  container_rig rig;
+  auto one = rig.start("one"), two = rig.start("two");
+  const auto holder = one.begin(program({"/attack", "lock-stdin", "120"}));
+  const auto said = [&] {
+    const auto piece = one->read_output(holder, backends::stream::out, 0, 100, std::nullopt);
+    return piece ? piece->data : std::string();
+  };
+  REQUIRE(eventually([&] { return !said().empty(); }));
+  CHECK(said() == "locked\n");
+  CHECK(two.run(program({"/attack", "lock-stdin", "0"})).out == "locked\n");
+  CHECK(one.run(program({"/attack", "lock-stdin", "0"})).out == "busy\n");  // its own /dev/null
+  const auto host = sys::open_at(AT_FDCWD, "/dev/null", O_RDONLY);
+  REQUIRE(host);
+  CHECK(::flock(host->get(), LOCK_EX | LOCK_NB) == 0);
+  REQUIRE(one->kill(holder));
+  one.wait(holder);
+  CHECK(one.sh("test -c /dev/stdin && cat && rm /dev/null && echo gone").out == "gone\n");
+  CHECK(one.sh("cat && echo empty").out == "empty\n");
+  CHECK(one.sh("mkdir /dev/null; true").code() == 0);
+  CHECK(one.sh("echo still").out == "still\n");
+  one.stop();
+  two.stop();
 }
 
 TEST_CASE("commands that cannot start say why", "[kernel][container]") {
@@ -219,6 +254,25 @@ TEST_CASE("limits are in force: CPU and open files", "[kernel][container]") {
   box.stop();
 }
 
+TEST_CASE("copying a flood of output is limited as the flood itself is",
+          "[kernel][container][threat-8]") {
+  container_rig rig;
+  auto spec = container_rig::spec("flood");
+  spec.limits.cpu_millis = 100;
+  auto box = rig.start(spec);
+  const auto used = [&] { return box->usage()->cpu_usec; };
+  const auto id = box.begin_sh("cat /dev/zero & cat /dev/zero >&2 & yes & yes >&2 & wait");
+  const auto start = std::chrono::steady_clock::now();
+  const auto before = used();
+  // 0.1 CPU for the commands and 0.3 at most for the copying: time enough passes for that much.
+  REQUIRE(eventually([&] { return used() > before + 400'000; }, 60s));
+  CHECK(std::chrono::steady_clock::now() - start > 700ms);
+  CHECK(box.sh("echo fine").out == "fine\n");
+  REQUIRE(box->kill(id));
+  CHECK(box.wait(id).exited->killed);
+  box.stop();
+}
+
 TEST_CASE("usage tells memory, processes and CPU time", "[kernel][container]") {
   container_rig rig;
   auto box = rig.start("usage");
@@ -260,22 +314,17 @@ TEST_CASE("two layers stack and each sandbox writes for itself", "[kernel][conta
   other.stop();
 }
 
-TEST_CASE("the spools of a stopped sandbox stay until its record is dropped",
-          "[kernel][container]") {
+TEST_CASE("the spools of a stopped sandbox stay, and nothing else", "[kernel][container]") {
   container_rig rig;
   const auto home = rig.scope().state / "sandboxes/kept";
   auto box = rig.start("kept");
   auto spec = program({"/bin/echo", "kept"});
   spec.id = "c";
   box.run(spec);
-  CHECK(rig.backend().drop_record("kept").error().code == errc::wrong_phase);
   box.stop();
   CHECK(box->read_output("c", backends::stream::out, 0, 10, 5)->data == "kept\n");
   CHECK_FALSE(std::filesystem::exists(home / "upper"));
-  CHECK(rig.backend().drop_record("kept"));
-  CHECK_FALSE(std::filesystem::exists(home));
-  CHECK(rig.backend().drop_record("kept"));
-  CHECK(rig.backend().drop_record("../x").error().code == errc::invalid_argument);
+  CHECK(std::filesystem::exists(home / "spool"));
 }
 
 TEST_CASE("every needed capability is found by the probe", "[kernel][container]") {
@@ -285,4 +334,29 @@ TEST_CASE("every needed capability is found by the probe", "[kernel][container]"
     CHECK(item.have);
     CHECK_FALSE(item.detail.empty());
   }
+  CHECK_FALSE(std::filesystem::exists(rig.scope().state / "probe"));
 }
+
+#ifdef DSEC_FAILPOINTS
+TEST_CASE("what a killed probe leaves is cleared by the next one", "[kernel][container]") {
+  container_rig rig({2, 64}, false);
+  const pid_t child = ::fork();  // no other thread runs yet
+  if (child == 0) {
+    base::failpoint::arm("container.probe.handshake", "kill");
+    container::probe_host(rig.scope().state, rig.scope().instance);
+    ::_exit(0);
+  }
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  REQUIRE((WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL));
+  const leak_scope probe{rig.scope().instance + "-probe", rig.scope().state / "probe"};
+  REQUIRE(find_launcher(probe));
+  rig.open();
+  for (const auto& item : rig.backend().probe()) {
+    INFO(item.what << ": " << item.detail);
+    CHECK(item.have);
+  }
+  CHECK(eventually([&] { return find_leaks(probe).empty(); }));
+  CHECK(find_leaks(probe) == std::vector<std::string>{});
+}
+#endif

@@ -223,8 +223,9 @@ void find_files(const leak_scope& scope, lines& leaks) {
       if (e.filename() != "spool") leaks.push_back("file " + e.string());
     }
   }
-  if (fs::exists(scope.state / "launcher.sock"))
-    leaks.push_back("file " + (scope.state / "launcher.sock").string());
+  for (const auto* name : {"launcher.sock", "probe"}) {
+    if (fs::exists(scope.state / name)) leaks.push_back("file " + (scope.state / name).string());
+  }
 }
 
 }  // namespace

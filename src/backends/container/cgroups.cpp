@@ -254,9 +254,9 @@ result<std::vector<std::string>> cgroup_tree::slots() const {
 
 result<void> cgroup_tree::clear(sys::deadline until) const {
   DSEC_CHECK(unified_.instance.kill());
-  DSEC_CHECK(unified_.instance.wait_empty(until));
-  DSEC_TRY(const auto names, slots());
   std::optional<base::error> first;
+  collect(unified_.instance.wait_empty(until), first);
+  DSEC_TRY(const auto names, slots());
   for (const auto& name : names) collect(remove_slot(name, until), first);
   if (first) return fail(*first);
   return {};

@@ -61,7 +61,8 @@ class cgroup_tree {
 
   /// Names of slots that exist now.
   [[nodiscard]] base::result<std::vector<std::string>> slots() const;
-  /// Kills whatever runs in any slot and removes all slots.
+  /// Kills whatever runs in any slot and removes all slots; those in which something does not die
+  /// stay and are named.
   [[nodiscard]] base::result<void> clear(sys::deadline until) const;
   /// Removes the instance's own groups, which must have no slots left.
   [[nodiscard]] base::result<void> remove(sys::deadline until) const;

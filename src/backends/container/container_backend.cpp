@@ -37,19 +37,28 @@ result<void> check(const backends::start_spec& spec) {
 }  // namespace
 
 result<std::unique_ptr<container_backend>> container_backend::open(
-    const base::paths& where, const base::node_config& node, const base::sandbox_config& defaults) {
+    const base::paths& where, const base::node_config& node, const base::sandbox_config& defaults,
+    const std::string& failure_area) {
   // One spelling of the path, since groups and launchers are known by it after a restart.
   std::error_code bad;
   const base::paths paths(std::filesystem::weakly_canonical(where.state(), bad));
   DSEC_CHECK(sys::make_directory_at(AT_FDCWD, paths.state(), 0700));
   DSEC_CHECK(make_sandboxes_directory(paths));
   DSEC_TRY(auto groups, cgroup_tree::open(node.instance, paths.state()));
-  DSEC_TRY(auto bin, trash::open(paths.trash()));
-  DSEC_TRY(auto lost, clear_leftovers(paths, groups, *bin));
-  DSEC_TRY(auto loop, sys::event_loop::start("dsec-channels"));
+  const auto undo = [&](base::error why) {
+    (void)groups.remove(sys::after(remove_timeout));
+    return fail(std::move(why));
+  };
+  auto bin = trash::open(paths.trash());
+  if (!bin) return undo(bin.error());
+  if (const auto cleared = clear_leftovers(paths, groups, **bin); !cleared)
+    return undo(cleared.error());
+  auto loop = sys::event_loop::start("dsec-channels");
+  if (!loop) return undo(loop.error());
   auto host = std::make_unique<sandbox_host>(paths, node, default_limits(defaults),
-                                             std::move(groups), std::move(loop), std::move(bin));
-  std::unique_ptr<container_backend> made(new container_backend(std::move(host), std::move(lost)));
+                                             std::move(groups), std::move(*loop), std::move(*bin));
+  host->failure_area = failure_area;
+  std::unique_ptr<container_backend> made(new container_backend(std::move(host), node.instance));
   DSEC_CHECK(made->host_->launcher.get());
   return made;
 }
@@ -60,7 +69,7 @@ container_backend::~container_backend() {
 }
 
 std::vector<backends::probe_item> container_backend::probe() {
-  return probe_host(host_->paths.state());
+  return probe_host(host_->paths.state(), instance_);
 }
 
 result<std::unique_ptr<backends::instance>> container_backend::start(
@@ -86,13 +95,6 @@ result<std::unique_ptr<backends::instance>> container_backend::start(
 void container_backend::refill() {
   if (const auto filled = host_->slots.refill(); !filled)
     base::log::warn("slots_not_refilled", {{"error", filled.error().to_string()}});
-}
-
-result<void> container_backend::drop_record(const std::string& sandbox_id) {
-  if (!base::is_valid_id(sandbox_id)) return fail(errc::invalid_argument, "not a sandbox id");
-  if (host_->sandboxes.find(sandbox_id))
-    return fail(errc::wrong_phase, "sandbox '" + sandbox_id + "' is not stopped");
-  return host_->trash->discard(host_->paths.sandbox(sandbox_id));
 }
 
 result<void> container_backend::close() {

@@ -1,6 +1,6 @@
 // The container backend (docs: src/backends/container/README.md). Owned by whoever wires the
-// worker, which holds the state directory's lock. Thread-safe; open(), start(), close() and
-// drop_record() block.
+// worker, which holds the state directory's lock. Thread-safe; open(), probe(), start() and close()
+// block.
 #pragma once
 
 #include <condition_variable>
@@ -16,10 +16,11 @@ namespace dsec::container {
 
 class container_backend final : public backends::backend {
  public:
-  /// Clears what an earlier run left, makes the control groups, starts the launcher.
+  /// Clears what an earlier run left, makes the control groups, starts the launcher. The probe's
+  /// sandbox has failure points of its own area, so that those of a node do not hit it.
   static base::result<std::unique_ptr<container_backend>> open(
-      const base::paths& where, const base::node_config& node,
-      const base::sandbox_config& defaults);
+      const base::paths& where, const base::node_config& node, const base::sandbox_config& defaults,
+      const std::string& failure_area = "container.start");
   /// close(), with errors logged. All instances must be gone.
   ~container_backend() override;
   container_backend(const container_backend&) = delete;
@@ -31,25 +32,17 @@ class container_backend final : public backends::backend {
                                                           backends::event_sink sink) override;
   void refill() override;
 
-  /// Sandboxes of an earlier run that had not been stopped: ended by open(), their records are
-  /// `lost`.
-  [[nodiscard]] const std::vector<std::string>& lost() const { return lost_; }
-
-  /// Deletes what is left on disk of a stopped sandbox: its spools. errc::wrong_phase while it
-  /// lives.
-  base::result<void> drop_record(const std::string& sandbox_id);
-
   /// Ends the launcher and removes everything that this instance has on the host but records.
   /// errc::wrong_phase while sandboxes live; goes on after errors and reports all. No start
   /// succeeds afterwards. Idempotent.
   base::result<void> close();
 
  private:
-  container_backend(std::unique_ptr<sandbox_host> host, std::vector<std::string> lost)
-      : host_(std::move(host)), lost_(std::move(lost)) {}
+  container_backend(std::unique_ptr<sandbox_host> host, std::string instance)
+      : host_(std::move(host)), instance_(std::move(instance)) {}
 
   std::unique_ptr<sandbox_host> host_;
-  std::vector<std::string> lost_;
+  const std::string instance_;
   std::mutex mutex_;
   std::condition_variable idle_;
   unsigned starting_ = 0;

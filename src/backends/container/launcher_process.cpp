@@ -11,7 +11,6 @@
 #include <array>
 #include <cerrno>
 #include <charconv>
-#include <cstdlib>
 #include <cstring>
 #include <string>
 
@@ -97,15 +96,6 @@ struct spawn_plan {
   }
 };
 
-/// Those of the launcher (guest/launcher/instrument.hpp) are chosen by dsecd's environment.
-std::string failure_points() {
-#ifdef DSEC_FAILPOINTS
-  constexpr const char* name = "DSEC_LAUNCHER_FAIL";
-  if (const char* points = ::getenv(name)) return std::string(name) + "=" + points;
-#endif
-  return {};
-}
-
 result<pid_t> spawn(const std::filesystem::path& state, std::span<const int> fds) {
   DSEC_TRY(const auto image, sys::sealed_memfd(program_name, base::embedded_launcher(), 0500));
   DSEC_TRY(const auto high_image, raise(image.get()));
@@ -118,16 +108,13 @@ result<pid_t> spawn(const std::filesystem::path& state, std::span<const int> fds
   std::vector<char*> arguments;
   for (auto& w : words) arguments.push_back(w.data());
   arguments.push_back(nullptr);
-  // find_launchers() knows the process by it.
+  // The only variable; find_launchers() knows the process by it.
   auto variable = state_variable + state.string();
-  std::vector<char*> environment{variable.data()};
-  auto failures = failure_points();
-  if (!failures.empty()) environment.push_back(failures.data());
-  environment.push_back(nullptr);
+  char* environment[] = {variable.data(), nullptr};
   const auto program = "/proc/self/fd/" + std::to_string(high_image.get());
   pid_t pid = 0;
   if (const int e = ::posix_spawn(&pid, program.c_str(), &plan.actions, &plan.attributes,
-                                  arguments.data(), environment.data());
+                                  arguments.data(), environment);
       e != 0)
     return fail(base::from_errno("cannot start the launcher", e));
   return pid;
@@ -145,8 +132,7 @@ bool is_launcher_of(const std::string& process, const std::filesystem::path& sta
   const auto program = std::filesystem::read_symlink("/proc/" + process + "/exe", gone);
   if (gone || program != std::string("/memfd:") + program_name + " (deleted)") return false;
   const auto environment = sys::read_file("/proc/" + process + "/environ");
-  const auto variable = state_variable + state.string() + '\0';
-  return environment && environment->substr(0, variable.size()) == variable;
+  return environment && *environment == state_variable + state.string() + '\0';
 }
 
 }  // namespace

@@ -15,7 +15,7 @@ namespace {
 using base::fail;
 using base::result;
 
-constexpr auto death_timeout = std::chrono::seconds(30);
+constexpr auto death_timeout = std::chrono::seconds(10);
 
 /// Before the groups are cleared, so that nothing new is started in them.
 result<std::size_t> kill_launchers(const base::paths& paths) {
@@ -29,8 +29,9 @@ result<std::size_t> kill_launchers(const base::paths& paths) {
   return launchers.size();
 }
 
-result<std::vector<std::string>> drop_uppers(const base::paths& paths, trash& bin) {
-  std::vector<std::string> found;
+/// Answers how many sandboxes had not been stopped.
+result<std::size_t> drop_uppers(const base::paths& paths, trash& bin) {
+  std::size_t found = 0;
   DSEC_TRY(const auto sandboxes, sys::open_directory(paths.sandboxes()));
   DSEC_TRY(const auto ids, sys::list_directory(sandboxes.get()));
   for (const auto& id : ids) {
@@ -41,24 +42,23 @@ result<std::vector<std::string>> drop_uppers(const base::paths& paths, trash& bi
     if (::faccessat(sandboxes.get(), (id + "/upper").c_str(), F_OK, AT_SYMLINK_NOFOLLOW) != 0)
       continue;
     DSEC_CHECK(bin.discard(paths.sandbox(id) / "upper"));
-    found.push_back(id);
+    ++found;
   }
   return found;
 }
 
 }  // namespace
 
-result<std::vector<std::string>> clear_leftovers(const base::paths& paths,
-                                                 const cgroup_tree& groups, trash& bin) {
+result<void> clear_leftovers(const base::paths& paths, const cgroup_tree& groups, trash& bin) {
   DSEC_TRY(const auto launchers, kill_launchers(paths));
   DSEC_TRY(const auto slots, groups.slots());
-  DSEC_CHECK(groups.clear(sys::after(death_timeout)));
-  DSEC_TRY(auto lost, drop_uppers(paths, bin));
-  if (launchers > 0 || !slots.empty() || !lost.empty())
-    base::log::warn(
-        "leftovers_cleared",
-        {{"launchers", launchers}, {"groups", slots.size()}, {"sandboxes", lost.size()}});
-  return lost;
+  if (const auto cleared = groups.clear(sys::after(death_timeout)); !cleared)
+    base::log::error("leftovers_stay", {{"error", cleared.error().to_string()}});
+  DSEC_TRY(const auto lost, drop_uppers(paths, bin));
+  if (launchers > 0 || !slots.empty() || lost > 0)
+    base::log::warn("leftovers_cleared",
+                    {{"launchers", launchers}, {"groups", slots.size()}, {"sandboxes", lost}});
+  return {};
 }
 
 }  // namespace dsec::container

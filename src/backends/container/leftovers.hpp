@@ -3,9 +3,6 @@
 // before it starts anything, with the state directory's lock held by the caller.
 #pragma once
 
-#include <string>
-#include <vector>
-
 #include "backends/container/cgroups.hpp"
 #include "backends/container/trash.hpp"
 #include "base/paths.hpp"
@@ -13,9 +10,8 @@
 
 namespace dsec::container {
 
-/// Kills launchers and sandboxes, removes groups and writable layers; spools stay. Answers the ids
-/// of sandboxes that had not been stopped.
-base::result<std::vector<std::string>> clear_leftovers(const base::paths& paths,
-                                                       const cgroup_tree& groups, trash& bin);
+/// Kills launchers and sandboxes, removes groups and writable layers; spools stay. Groups whose
+/// processes do not die stay too, are logged, and keep their slots from being used.
+base::result<void> clear_leftovers(const base::paths& paths, const cgroup_tree& groups, trash& bin);
 
 }  // namespace dsec::container

@@ -93,6 +93,7 @@ result<std::string> use_groups(const cgroup_tree& tree) {
 
 result<std::string> try_groups(const std::string& instance, const std::filesystem::path& state) {
   DSEC_TRY(const auto tree, cgroup_tree::open(instance, state));
+  DSEC_CHECK(tree.clear(sys::after(timeout)));
   auto used = use_groups(tree);
   const auto removed = tree.remove(sys::after(timeout));
   if (used && !removed) return fail(removed.error());
@@ -142,45 +143,41 @@ result<std::string> try_sandbox(container_backend& backend, const std::filesyste
 }
 
 result<std::string> try_backend(const std::string& instance, const std::filesystem::path& state) {
+  DSEC_CHECK(sys::make_directory_at(AT_FDCWD, state, 0700));
   const auto image = state / "probe.erofs";
-  DSEC_TRY(const auto file, sys::open_at(AT_FDCWD, image, O_WRONLY | O_CREAT | O_EXCL, 0400));
+  DSEC_TRY(const auto file, sys::open_at(AT_FDCWD, image, O_WRONLY | O_CREAT | O_TRUNC, 0400));
   const auto bytes = empty_erofs_image();
   if (::write(file.get(), bytes.data(), bytes.size()) != static_cast<ssize_t>(bytes.size()))
     return fail_errno("cannot write '" + image.string() + "'");
   base::node_config node;
   node.instance = instance;
   node.slot_pool = 0;
-  DSEC_TRY(const auto backend, container_backend::open(base::paths(state), node, {}));
+  DSEC_TRY(const auto backend,
+           container_backend::open(base::paths(state), node, {}, "container.probe"));
   auto tried = try_sandbox(*backend, image);
   const auto closed = backend->close();
   if (tried && !closed) return fail(closed.error());
   return tried;
 }
 
-result<std::string> with_scratch(const std::filesystem::path& state, const std::string& instance) {
-  DSEC_TRY(const auto parent, sys::open_directory(state));
-  DSEC_CHECK(sys::make_directory_at(parent.get(), instance, 0700));
-  auto tried = try_backend(instance, state / instance);
-  const auto removed = sys::remove_tree_at(parent.get(), instance);
-  if (tried && !removed) return fail(removed.error());
-  return tried;
-}
-
 }  // namespace
 
-std::vector<probe_item> probe_host(const std::filesystem::path& state) {
-  const auto instance = "dsec-probe-" + base::random_token(40);
+std::vector<probe_item> probe_host(const std::filesystem::path& state, const std::string& worker) {
+  const auto instance = worker + "-probe";
+  const auto scratch = std::filesystem::weakly_canonical(state) / "probe";
   std::vector<probe_item> items;
   items.push_back(item("control group hierarchies", describe_hierarchies(),
                        "mount cgroup2 at /sys/fs/cgroup, or version 1 with cpu, memory and pids"));
-  items.push_back(item("limits, clone into a group, cgroup.kill", try_groups(instance, state),
+  items.push_back(item("limits, clone into a group, cgroup.kill", try_groups(instance, scratch),
                        "needs Linux 5.14 and, in a container, a writable control group tree"));
   items.push_back(item(
       "user namespaces", user_namespaces(),
       "set the sysctls user.max_user_namespaces and kernel.unprivileged_userns_clone above 0"));
   items.push_back(item(
-      "a sandbox: EROFS layer, overlay on mapped ids, aether", with_scratch(state, instance),
+      "a sandbox: EROFS layer, overlay on mapped ids, aether", try_backend(instance, scratch),
       "needs EROFS and overlayfs in the kernel (modprobe erofs overlay), Linux 5.19 or newer"));
+  std::error_code ignored;
+  std::filesystem::remove_all(scratch, ignored);
   return items;
 }
 

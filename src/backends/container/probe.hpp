@@ -1,15 +1,19 @@
 // What the container backend needs of a host, each found by doing it, with a remedy where it is
-// missing. Blocking; leaves nothing behind. For start-up and `dsecd doctor`.
+// missing. Blocking; leaves nothing behind, and clears what a probe that was killed has left. For
+// start-up.
 #pragma once
 
 #include <filesystem>
+#include <string>
 #include <vector>
 
 #include "backends/backend.hpp"
 
 namespace dsec::container {
 
-/// `state` must exist: uppers and layers lie on its file system.
-std::vector<backends::probe_item> probe_host(const std::filesystem::path& state);
+/// Works as an instance of its own, `<instance>-probe` in `<state>/probe`. `state` must exist:
+/// uppers and layers lie on its file system; its lock is the caller's.
+std::vector<backends::probe_item> probe_host(const std::filesystem::path& state,
+                                             const std::string& instance);
 
 }  // namespace dsec::container

@@ -51,6 +51,7 @@ struct sandbox_host {
   container::launcher launcher;
   layer_cache layers;
   slot_pool slots;
+  std::string failure_area = "container.start";  // of failure points: see container_backend::open
   std::atomic<bool> closing{false};
   housekeeper chores{"dsec-chores", 0};  // last: its jobs use all of the above
 };

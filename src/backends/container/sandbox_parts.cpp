@@ -232,7 +232,7 @@ result<void> sandbox_parts::start() {
     auto outcome = step.run(*this);
     done[i] = outcome || step.undo_failed;
     if (outcome) {
-      outcome = base::failpoint::check(std::string("container.start.") + step.name);
+      outcome = base::failpoint::check(host.failure_area + "." + step.name);
     }
     if (outcome) continue;
     auto error = outcome.error();

@@ -1,6 +1,8 @@
 #include "backends/container/slot_pool.hpp"
 
+#include <algorithm>
 #include <optional>
+#include <vector>
 
 #include "backends/container/home.hpp"
 #include "base/log.hpp"
@@ -21,7 +23,11 @@ slot_pool::slot_pool(const cgroup_tree& groups, launcher& host, trash& bin,
                      const base::paths& paths, const base::node_config& node,
                      const backends::limits& expected)
     : groups_(groups), host_(host), trash_(bin), paths_(paths), node_(node), expected_(expected) {
-  for (std::uint32_t n = 0; n < node.max_sandboxes; ++n) free_.insert(free_.end(), n);
+  const auto taken = groups.slots().value_or(std::vector<std::string>());
+  for (std::uint32_t n = 0; n < node.max_sandboxes; ++n) {
+    if (std::find(taken.begin(), taken.end(), std::to_string(n)) == taken.end())
+      free_.insert(free_.end(), n);
+  }
 }
 
 result<std::uint32_t> slot_pool::reserve() {

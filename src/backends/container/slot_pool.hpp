@@ -24,6 +24,8 @@ struct slot {
 
 class slot_pool {
  public:
+  /// Numbers whose groups are there already, left by an earlier run and not to be ended, are not
+  /// used.
   slot_pool(const cgroup_tree& groups, launcher& host, trash& bin, const base::paths& paths,
             const base::node_config& node, const backends::limits& expected);
 

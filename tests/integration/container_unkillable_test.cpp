@@ -1,0 +1,103 @@
+// Sandboxes with a process that does not die: it holds up itself and nothing else. Needs root and
+// the version 1 freezer, whose frozen processes are not killed before they are thawed, like those
+// in an uninterruptible call.
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <fstream>
+
+#include "container_rig.hpp"
+#include "support/skip.hpp"
+
+using namespace dsec;
+using namespace dsec::test;
+using base::errc;
+
+namespace {
+
+class ice {
+ public:
+  static bool missing() {
+    const bool none = !std::filesystem::exists("/sys/fs/cgroup/freezer/tasks");
+    if (none) say_skipped("no version 1 freezer");
+    return none;
+  }
+  ice() { std::filesystem::create_directory(group_); }
+  ~ice() {
+    thaw();
+    CHECK(eventually([&] { return ::rmdir(group_.c_str()) == 0; }));
+  }
+  ice(const ice&) = delete;
+  ice& operator=(const ice&) = delete;
+
+  /// The newest process of the rig's sandboxes: the command that was started last.
+  void freeze(const container_rig& rig) const {
+    const auto all = rig.inhabitants();
+    REQUIRE_FALSE(all.empty());
+    put("cgroup.procs", std::to_string(*std::max_element(all.begin(), all.end())));
+    put("freezer.state", "FROZEN");
+  }
+  void thaw() const { put("freezer.state", "THAWED"); }
+
+ private:
+  void put(const char* file, const std::string& text) const {
+    std::ofstream(group_ / file) << text << std::flush;
+  }
+  std::filesystem::path group_ = "/sys/fs/cgroup/freezer/dsec-test-" + std::to_string(::getpid());
+};
+
+}  // namespace
+
+TEST_CASE("what cannot be killed keeps its slot, holds up nobody and is stopped later",
+          "[kernel][container][unkillable]") {
+  if (ice::missing()) return;
+  const ice cold;
+  container_rig rig({0, 2});
+  auto stuck = rig.start("stuck");
+  stuck.begin_sh("exec sleep 1000");
+  cold.freeze(rig);
+  const auto first = stuck->stop();
+  REQUIRE_FALSE(first);
+  CHECK(first.error().message.find("stop (init)") != std::string::npos);
+  auto other = rig.start("other");  // in the other slot
+  CHECK(rig.try_start(container_rig::spec("third")).error().code == errc::capacity);
+  CHECK(other.sh("echo fine").out == "fine\n");
+  other.stop();
+  cold.thaw();
+  CHECK(stuck->stop());
+  CHECK(rig.inhabitants().empty());
+}
+
+TEST_CASE("a start goes on beside what an earlier run left and cannot be killed",
+          "[kernel][container][unkillable]") {
+  if (ice::missing()) return;
+  const ice cold;
+  container_rig rig({1, 2}, false);
+  int ready[2];
+  REQUIRE(::pipe(ready) == 0);
+  const pid_t child = ::fork();  // no other thread runs yet
+  if (child == 0) {
+    rig.open();
+    auto box = rig.start("orphan");
+    box.begin_sh("exec sleep 1000");
+    [[maybe_unused]] const auto n = ::write(ready[1], "x", 1);
+    while (true) ::pause();
+  }
+  char byte = 0;
+  REQUIRE(::read(ready[0], &byte, 1) == 1);
+  ::close(ready[0]);
+  ::close(ready[1]);
+  cold.freeze(rig);
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  rig.open();
+  auto box = rig.start("fresh");
+  CHECK(box.sh("echo fresh").out == "fresh\n");
+  CHECK(rig.try_start(container_rig::spec("second")).error().code == errc::capacity);
+  box.stop();
+  cold.thaw();
+  CHECK(eventually([&] { return rig.inhabitants().empty(); }));
+}
