@@ -132,6 +132,7 @@ class backend {
  public:
   virtual ~backend() = default;
   [[nodiscard]] virtual std::string name() const = 0;
+  /// Blocks; before the first start().
   virtual std::vector<probe_item> probe() = 0;
   /// Blocks until the sandbox answers on its channel, or fails with everything undone.
   virtual base::result<std::unique_ptr<instance>> start(const start_spec& spec,
