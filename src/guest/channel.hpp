@@ -35,8 +35,7 @@ enum aether_fd : int {
   fd_userns = 4,   // the inner user namespace, owned by aether's uid
   fd_cgroup =
       5,  // v2 directory of the slot; aether may mkdir in its child `cmd` and write what it makes
-  fd_oom = 6,    // memory.oom_control (v1) or memory.events (v2) of `cmd`, O_RDONLY; oom_kill lines
-                 // count kills
+  fd_oom = 6,    // memory.oom_control (v1) or memory.events (v2) of `cmd`, O_RDONLY
   fd_tasks = 7,  // 7 .. 7 + boot.tasks_count - 1: v1 `tasks` of the `cmd` groups, O_WRONLY;
                  // commands write "0"
 };
@@ -69,10 +68,17 @@ struct header {
   uint32_t ack;       // highest seq received from the other side
 };
 
+/// Where deaths for want of memory are counted.
+enum oom_counting : uint32_t {
+  oom_by_sandbox = 0,  // fd_oom: memory.oom_control (v1) of `cmd`
+  oom_by_group = 1,    // memory.events (v2) of every command's group; fd_oom is that of `cmd`
+  oom_nowhere = 2,
+};
+
 struct boot_body {
   uint32_t version;       // channel_version
   uint32_t tasks_count;   // number of v1 tasks descriptors from fd_tasks on
-  uint32_t oom_v2;        // 1: fd_oom is memory.events, 0: memory.oom_control; 2: neither exists
+  uint32_t oom_v2;        // oom_by_…
   uint32_t nofile;        // RLIMIT_NOFILE of commands (soft = hard)
   int32_t oom_score_adj;  // of commands; set by the spawner on itself before its filter loads
 };
@@ -142,7 +148,8 @@ struct failed_body {
 enum exited_flags : uint32_t {
   exited_timed_out = 1,
   exited_killed = 2,  // by msg::kill or kill_all
-  exited_oom = 4,     // died of SIGKILL and the group's oom_kill counter went up
+  exited_oom = 4,     // memory ran out: something of its group was killed for it (by_sandbox: it
+                      // died of SIGKILL or with 137 while the sandbox's counter went up)
 };
 
 struct exited_body {

@@ -122,6 +122,10 @@ bool aether_sandbox::memory_controller() {
          has_word(mounted("cgroup2") / "cgroup.controllers", "memory");
 }
 
+bool aether_sandbox::memory_by_command() {
+  return has_word(mounted("cgroup2") / "cgroup.controllers", "memory");
+}
+
 aether_sandbox::aether_sandbox(sandbox_options options) : options_(options) {
   static int instances = 0;
   const auto number = static_cast<std::uint32_t>(::getpid() % 30000 * 16 + instances++ % 16);
@@ -168,6 +172,7 @@ void aether_sandbox::make_groups() {
   must(::chown((slot_ / "cgroup.procs").c_str(), 0, uid_) == 0, "chown");
   must(::chmod((slot_ / "cgroup.procs").c_str(), 0664) == 0, "chmod");
   fs::path memory = slot_ / "cmd", pids = memory;
+  if (unified_memory) write_file(memory / "cgroup.subtree_control", "+memory");
   if (unified_memory) {
     oom_kind_ = 1;
     oom_file_ = memory / "memory.events";

@@ -466,6 +466,32 @@ TEST_CASE("results that nobody acknowledges bound what is accepted", "[aether]")
   }));
 }
 
+TEST_CASE("want of memory ends one command's whole group and is that command's alone",
+          "[kernel][aether][threat-7]") {
+  if (skipped()) return;
+  if (!aether_sandbox::memory_by_command()) {
+    dsec::test::say_skipped("memory is counted per sandbox on version 1");
+    return;
+  }
+  aether_sandbox box({.memory_bytes = 64U << 20U});
+  const auto neighbour =
+      box.start({.argv = {"while [ ! -e /tmp/go ]; do sleep 0.05; done; kill -9 $$"},
+                 .kind = exec_kind::shell});
+  REQUIRE(box.wait_started(neighbour));
+  // The parent would live on, and so would its other child.
+  const outcome o = box.sh("sleep 300 & python3 -c 'x = bytearray(300 << 20)'; echo survived",
+                           milliseconds(30000));
+  CHECK(o.signal() == SIGKILL);
+  CHECK(o.out.empty());
+  CHECK(o.exited->flags == guest::exited_oom);
+  CHECK(box.run({.argv = {"touch", "/tmp/go"}}).ok());
+  const outcome other = box.wait(neighbour);
+  CHECK(other.signal() == SIGKILL);
+  CHECK(other.exited->flags == 0);
+  // A group that had it is not used again.
+  for (int i = 0; i < 6; ++i) CHECK(box.sh("kill -9 $$").exited->flags == 0);
+}
+
 TEST_CASE("a command over its memory limit is reported as such", "[kernel][aether][C11]") {
   if (skipped()) return;
   if (!aether_sandbox::memory_controller()) {

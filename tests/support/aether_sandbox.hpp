@@ -71,6 +71,8 @@ class aether_sandbox {
   static std::string missing();
   /// Whether limits on memory can be set for the commands' group.
   static bool memory_controller();
+  /// Whether each command's group has a memory controller of its own (version 2).
+  static bool memory_by_command();
 
   /// Sends the exec; the id is made up when empty. Returns it.
   std::string start(command c);

@@ -158,7 +158,9 @@ result<void> cgroup_tree::fill_unified(slot_groups& groups, std::uint32_t aether
     DSEC_CHECK(init.write("cpu.weight", "1000"));
     DSEC_CHECK(hand_down(cmd, {"cpu"}));
   }
+  // Each command's group is what dies when memory is short, and says so itself (memory.oom.group).
   if (home_of("memory") == &unified_) {
+    DSEC_CHECK(hand_down(cmd, {"memory"}));
     DSEC_TRY(groups.fds.oom, sys::open_at(cmd.fd(), "memory.events", O_RDONLY));
     groups.fds.oom_version = 1;
   }

@@ -18,9 +18,22 @@ path_text path_of(int index, const char* file = "") {
   return path;
 }
 
+long write_one(int index, const char* file) {
+  const unique_fd fd(sys::open_at(fd_cgroup, path_of(index, file).c_str(), O_WRONLY | O_CLOEXEC));
+  return fd ? sys::write(fd.get(), "1", 1) : -ENOENT;
+}
+
+/// The value of `key` in one of the group's files; 0 when it cannot be read.
+uint64_t read_one(int index, const char* file, const char* key) {
+  const unique_fd fd(sys::open_at(fd_cgroup, path_of(index, file).c_str(), O_RDONLY | O_CLOEXEC));
+  char text[256];
+  const long n = fd ? sys::read(fd.get(), text, sizeof text) : 0;
+  return n > 0 ? keyed_value(text, static_cast<size_t>(n), key) : 0;
+}
+
 }  // namespace
 
-long groups::make(int index) {
+long groups::make(int index) const {
   const path_text dir = path_of(index);
   long r = sys::call(__NR_mkdirat, fd_cgroup, dir.c_str(), 0755);
   if (r == -EEXIST) {  // left by an earlier aether of this slot, and perhaps killed: not to be used
@@ -28,7 +41,8 @@ long groups::make(int index) {
     r = sys::call(__NR_mkdirat, fd_cgroup, dir.c_str(), 0755);
   }
   if (r < 0) return r;
-  return sys::call(__NR_fchmodat, fd_cgroup, path_of(index, "/cgroup.procs").c_str(), 0664);
+  r = sys::call(__NR_fchmodat, fd_cgroup, path_of(index, "/cgroup.procs").c_str(), 0664);
+  return r < 0 || !count_memory_ ? r : write_one(index, "/memory.oom.group");
 }
 
 int groups::find(state wanted) const {
@@ -38,7 +52,8 @@ int groups::find(state wanted) const {
   return -1;
 }
 
-void groups::prepare() {
+void groups::prepare(bool count_memory) {
+  count_memory_ = count_memory;
   const int index = find(state::absent);
   if (index < 0 || make(index) < 0) return;
   states_[index] = state::ready;
@@ -72,18 +87,17 @@ groups::taken groups::take() {
 
 void groups::kill(int index) {
   killed_[index] = true;
-  const unique_fd file(
-      sys::open_at(fd_cgroup, path_of(index, "/cgroup.kill").c_str(), O_WRONLY | O_CLOEXEC));
-  if (file) sys::write(file.get(), "1", 1);
+  write_one(index, "/cgroup.kill");
 }
 
 bool groups::populated(int index) {
-  const unique_fd file(
-      sys::open_at(fd_cgroup, path_of(index, "/cgroup.events").c_str(), O_RDONLY | O_CLOEXEC));
-  if (!file) return false;
-  char text[128];
-  const long n = sys::read(file.get(), text, sizeof text);
-  return n > 0 && keyed_value(text, static_cast<size_t>(n), "populated ") != 0;
+  return read_one(index, "/cgroup.events", "populated ") != 0;
+}
+
+uint64_t groups::oom_kills(int index) {
+  const uint64_t kills = read_one(index, "/memory.events", "oom_kill ");
+  if (kills != 0) killed_[index] = true;
+  return kills;
 }
 
 void groups::retire(int index) {

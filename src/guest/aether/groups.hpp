@@ -23,14 +23,17 @@ class groups {
     long error = 0;
   };
 
-  /// Makes one group ready ahead of its use.
-  void prepare();
+  /// Makes one group ready ahead of its use. `count_memory`: the memory controller is handed down
+  /// to the commands' groups (version 2), so each is ended as a whole when memory is short.
+  void prepare(bool count_memory);
   /// A ready group, else a new one.
   taken take();
   /// SIGKILL for everything in the group: cgroup.kill. Never waits.
   void kill(int index);
   /// Whether a process lives in it; an unreadable group counts as empty.
   static bool populated(int index);
+  /// How many processes of the group died for want of memory. Such a group is not used again.
+  uint64_t oom_kills(int index);
   /// The command is over. What still lives is killed, now and until the group is empty.
   void give_back(int index);
   void kill_used();
@@ -41,13 +44,14 @@ class groups {
  private:
   enum class state : uint8_t { absent, ready, used, dying };
 
-  static long make(int index);
+  [[nodiscard]] long make(int index) const;
   int find(state wanted) const;
   void retire(int index);
   void watch(int index);
 
   state states_[capacity] = {};
-  bool killed_[capacity] = {};
+  bool killed_[capacity] = {};  // by us or for want of memory: not to be used again
+  bool count_memory_ = false;
   int ready_ = 0;
   int dying_ = 0;
   uint64_t next_check_ = 0;

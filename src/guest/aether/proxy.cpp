@@ -16,7 +16,7 @@ void proxy::run(const boot_body& boot) {
   open_event_sources();
   spawner_.configure(boot);
   spawner_.ensure(sys::monotonic_ns(), events_);
-  groups_.prepare();  // while the spawner sets itself up
+  groups_.prepare(boot_.oom_v2 == oom_by_group);  // while the spawner sets itself up
   epoll_event batch[poller::batch];
   for (;;) {
     const long n = events_.wait(batch, timeout_ms());

@@ -73,7 +73,8 @@ class proxy {
   void drain(live_command& c);
   void end_or_drain(live_command& c);
   void finish(live_command& c);
-  uint64_t oom_kills() const;
+  bool out_of_memory(const live_command& c);
+  uint64_t oom_kills_of_all() const;
 
   boot_body boot_ = {};
   poller events_;

@@ -101,17 +101,25 @@ void proxy::finish(live_command& c) {
   e.duration_us = (c.end - c.start) / 1000;
   e.start_realtime_ns = c.start_realtime;
   for (int i = 0; i < 2; ++i) e.total[i] = c.out[i].total;
-  const bool looks_killed =
-      killed_by_signal(c.wait_status, SIGKILL) || exited_with(c.wait_status, 137);
-  if (looks_killed && e.flags == 0 && oom_kills() > c.oom_before) e.flags |= exited_oom;
+  if (e.flags == 0 && out_of_memory(c)) e.flags = exited_oom;
   k.seq = channel_.post(msg::exited, e);
   channel_.flush();  // the rest is house-keeping
   if (c.group >= 0) groups_.give_back(c.group);
   live_.release(c);
 }
 
-uint64_t proxy::oom_kills() const {
-  if (boot_.oom_v2 > 1) return 0;
+/// By the group's own counter where there is one. Version 1 counts for all commands together: then
+/// the main process must look killed as well, and two that are killed in one moment may both say
+/// so.
+bool proxy::out_of_memory(const live_command& c) {
+  if (boot_.oom_v2 == oom_by_group) return c.group >= 0 && groups_.oom_kills(c.group) != 0;
+  const bool looks_killed =
+      killed_by_signal(c.wait_status, SIGKILL) || exited_with(c.wait_status, 137);
+  return looks_killed && oom_kills_of_all() > c.oom_before;
+}
+
+uint64_t proxy::oom_kills_of_all() const {
+  if (boot_.oom_v2 != oom_by_sandbox) return 0;
   char text[256];
   const long n = sys::pread(fd_oom, text, sizeof text, 0);
   return n > 0 ? keyed_value(text, static_cast<size_t>(n), "oom_kill ") : 0;

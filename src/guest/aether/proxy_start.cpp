@@ -91,7 +91,7 @@ long proxy::hand_over(live_command& c, const char* strings) {
     const int fds[start_fd_max] = {c.stdin_fd.get(),   out[0].write.get(), out[1].write.get(),
                                    status.write.get(), group.dir.get(),    c.waiting.payload.get()};
     const size_t count = start_payload + c.waiting.request.payload;
-    c.oom_before = oom_kills();
+    c.oom_before = oom_kills_of_all();
     r = spawner_.send(c.waiting.request, strings, fds, count, sys::monotonic_ns(), c.lease);
   }
   if (r < 0) {
