@@ -43,10 +43,10 @@ inline constexpr uint32_t max_tasks_fds = 8;
 
 enum class msg : uint16_t {
   // to aether
-  boot = 1,      // boot_body
-  hello = 2,     // hello_body; also aether -> dsecd
-  exec = 3,      // exec_body, then strings; fds: stdin, stdout spool, stderr spool[, payload memfd]
-  kill = 4,      // kill_body: whole group of one command, SIGKILL
+  boot = 1,   // boot_body
+  hello = 2,  // hello_body; also aether -> dsecd
+  exec = 3,   // exec_body, then strings; fds: [stdin, ]stdout spool, stderr spool[, payload memfd]
+  kill = 4,   // kill_body: whole group of one command, SIGKILL
   kill_all = 5,  // no body: every command group
   query = 6,     // kill_body (id only): answered with started/exited/unknown
   ping = 7,      // answered with pong
@@ -102,10 +102,14 @@ enum class exec_kind : uint32_t {
                    // file gets `mode`; the file's size afterwards as 8 bytes to stderr
 };
 
+enum exec_flags : uint32_t {
+  exec_no_input = 1,  // no stdin is passed: the command gets the sandbox's own /dev/null
+};
+
 struct exec_body {
   char id[max_command_id];  // zero-padded
   uint32_t kind;            // exec_kind
-  uint32_t flags;           // 0
+  uint32_t flags;           // enum exec_flags
   uint64_t timeout_ms;      // 0 = none
   uint64_t spool_cap;       // bytes kept per stream; even, >= 4096
   uint64_t offset, length;  // file helpers

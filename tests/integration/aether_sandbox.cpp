@@ -413,18 +413,22 @@ std::string aether_sandbox::start(command c) {
   strings += c.cwd + '\0' + c.user + '\0';
   body.strings_length = static_cast<std::uint32_t>(strings.size());
 
-  const int input = memory_file("stdin", c.input.data(), c.input.size());
-  ::lseek(input, 0, SEEK_SET);
+  if (c.input.empty()) body.flags = guest::exec_no_input;
   int spools[2] = {::memfd_create("out", MFD_CLOEXEC), ::memfd_create("err", MFD_CLOEXEC)};
-  std::vector<int> fds = {input, spools[0], spools[1]};
+  std::vector<int> fds = {spools[0], spools[1]}, ours;
+  if (!c.input.empty()) {
+    ours.push_back(memory_file("stdin", c.input.data(), c.input.size()));
+    ::lseek(ours.back(), 0, SEEK_SET);
+    fds.insert(fds.begin(), ours.back());
+  }
   if (c.payload || strings.size() > 60000) {
     body.payload_fd = 1;
-    fds.push_back(memory_file("strings", strings.data(), strings.size()));
+    ours.push_back(memory_file("strings", strings.data(), strings.size()));
+    fds.push_back(ours.back());
     strings.clear();
   }
   send(guest::msg::exec, &body, sizeof body, strings, fds);
-  ::close(input);
-  if (fds.size() == 4) ::close(fds[3]);
+  for (const int fd : ours) ::close(fd);
   if (commands_.contains(c.id)) {  // a second start of a known id: the first one's spools count
     for (const int fd : spools) ::close(fd);
   } else {

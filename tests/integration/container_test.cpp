@@ -99,6 +99,32 @@ TEST_CASE("the empty input of a command is shared with no other sandbox and not 
   two.stop();
 }
 
+TEST_CASE("the empty input of a command is shared with no other sandbox and not with the host",
+          "[kernel][container][threat-2]") {
+  container_rig rig;
+  auto one = rig.start("one"), two = rig.start("two");
+  const auto holder = one.begin(program({"/attack", "lock-stdin", "120"}));
+  const auto said = [&] {
+    const auto piece = one->read_output(holder, backends::stream::out, 0, 100, std::nullopt);
+    return piece ? piece->data : std::string();
+  };
+  REQUIRE(eventually([&] { return !said().empty(); }));
+  CHECK(said() == "locked\n");
+  CHECK(two.run(program({"/attack", "lock-stdin", "0"})).out == "locked\n");
+  CHECK(one.run(program({"/attack", "lock-stdin", "0"})).out == "busy\n");  // its own /dev/null
+  const auto host = sys::open_at(AT_FDCWD, "/dev/null", O_RDONLY);
+  REQUIRE(host);
+  CHECK(::flock(host->get(), LOCK_EX | LOCK_NB) == 0);
+  REQUIRE(one->kill(holder));
+  one.wait(holder);
+  CHECK(one.sh("test -c /dev/stdin && cat && rm /dev/null && echo gone").out == "gone\n");
+  CHECK(one.sh("cat && echo empty").out == "empty\n");
+  CHECK(one.sh("mkdir /dev/null; true").code() == 0);
+  CHECK(one.sh("echo still").out == "still\n");
+  one.stop();
+  two.stop();
+}
+
 TEST_CASE("commands that cannot start say why", "[kernel][container]") {
   container_rig rig;
   auto box = rig.start("fails");

@@ -110,6 +110,7 @@ result<exec_frame> encode_exec(const backends::exec_spec& spec, std::uint64_t sp
   guest::exec_body body{};
   put_id(body.id, spec.id);
   body.kind = static_cast<std::uint32_t>(spec.kind);
+  if (spec.stdin_data.empty()) body.flags = guest::exec_no_input;
   body.timeout_ms = static_cast<std::uint64_t>(spec.timeout.count());
   body.spool_cap = spool_cap;
   body.offset = spec.offset;

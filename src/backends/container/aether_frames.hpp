@@ -24,7 +24,8 @@ struct sequence {
 
 using frame_bytes = std::vector<std::byte>;
 
-/// An exec datagram; what does not fit goes to `payload`, to be sent as a memory file.
+/// An exec datagram; what does not fit goes to `payload`, to be sent as a memory file. Without
+/// stdin_data no descriptor for it is expected.
 struct exec_frame {
   frame_bytes datagram;
   std::string payload;  // empty: the strings are in the datagram

@@ -47,9 +47,8 @@ command_exited to_event(const frame_exited& frame) {
   return e;
 }
 
-/// Nothing to read, or a file of its own, so that no reader is ever waited for.
+/// A file of its own, so that no reader is ever waited for.
 result<sys::unique_fd> make_stdin(const std::string& data) {
-  if (data.empty()) return sys::open_at(AT_FDCWD, "/dev/null", O_RDONLY);
   // Readable by all: programs open /dev/stdin again under their own user.
   return sys::sealed_memfd("stdin", std::as_bytes(std::span(data)), 0444);
 }
@@ -127,9 +126,11 @@ result<void> container_instance::send_exec(const backends::exec_spec& spec, std:
   DSEC_TRY(const auto channel, this->channel());
   DSEC_TRY(auto frame, encode_exec(spec, cap));
   std::vector<sys::unique_fd> fds;
-  DSEC_TRY(auto input, make_stdin(spec.stdin_data));
+  if (!spec.stdin_data.empty()) {
+    DSEC_TRY(auto input, make_stdin(spec.stdin_data));
+    fds.push_back(std::move(input));
+  }
   DSEC_TRY(auto output, parts_->spool->create(spec.id));
-  fds.push_back(std::move(input));
   fds.push_back(std::move(output.first));
   fds.push_back(std::move(output.second));
   if (!frame.payload.empty()) {

@@ -69,8 +69,8 @@ inline exec_check decode_exec(const void* datagram, size_t size, size_t fds, exe
                                            : rest == 0 && out.strings_length <= max_strings;
   const bool range = out.offset <= INT64_MAX && out.length <= INT64_MAX - out.offset;
   const bool good = kind_known && argc_right && counts && cap && strings && range &&
-                    out.flags == 0 && out.reserved == 0 && out.payload_fd <= 1 &&
-                    fds == 3 + out.payload_fd && (out.mode & ~07777U) == 0;
+                    out.flags <= exec_no_input && out.reserved == 0 && out.payload_fd <= 1 &&
+                    fds == 3 - out.flags + out.payload_fd && (out.mode & ~07777U) == 0;
   return good ? exec_check::ok : exec_check::bad_request;
 }
 

@@ -2,6 +2,7 @@
 #include "guest/aether/exec_child.hpp"
 
 #include <linux/close_range.h>
+#include <linux/openat2.h>
 
 #include "guest/aether/file_commands.hpp"
 #include "guest/aether/filter.hpp"
@@ -30,10 +31,30 @@ void join_groups(const child_plan& plan) {
   }
 }
 
+/// Nothing to read. The sandbox's own /dev/null: watches and locks on it reach no other sandbox and
+/// not the host. Root inside may have put anything in its place, or nothing, so the open does not
+/// wait; without it the end of a pipe does.
+long open_empty() {
+  struct open_how how = {};
+  how.flags = O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
+  how.resolve = RESOLVE_NO_MAGICLINKS;
+  const long fd = sys::call(__NR_openat2, AT_FDCWD, "/dev/null", &how, sizeof how);
+  if (fd >= 0) {
+    sys::call(__NR_fcntl, fd, F_SETFL, 0);
+    return fd;
+  }
+  int ends[2] = {};
+  if (const long r = sys::call(__NR_pipe2, ends, O_CLOEXEC); r < 0) return r;
+  sys::close(ends[1]);
+  return ends[0];
+}
+
 void take_stdio(const child_plan& plan) {
   sys::call(__NR_setsid);
+  const long input = plan.request.input != 0 ? plan.fds[start_stdin] : open_empty();
+  const long from[3] = {input, plan.fds[start_stdout], plan.fds[start_stderr]};
   for (int i = 0; i < 3; ++i) {
-    const long r = sys::call(__NR_dup2, plan.fds[start_stdin + i], i);
+    const long r = from[i] < 0 ? from[i] : sys::call(__NR_dup2, from[i], i);
     if (r < 0) child_fails(plan, failure::resources, r);
   }
   sys::call(__NR_close_range, 3, ~0U, CLOSE_RANGE_CLOEXEC);

@@ -40,6 +40,7 @@ start_request request_of(const exec_body& e) {
           .argc = e.argc,
           .envc = e.envc,
           .strings_length = e.strings_length,
+          .input = (e.flags & exec_no_input) == 0 ? 1U : 0U,
           .payload = e.payload_fd,
           .mode = e.mode,
           .offset = e.offset,
@@ -53,11 +54,11 @@ void proxy::accept(datagram& d, const exec_body& e, known_command& k, live_comma
   c.known = &k;
   k.live = live_.index(c);
   c.cap = e.spool_cap;
-  c.stdin_fd = static_cast<unique_fd&&>(d.fds[0]);
-  c.out[0].spool = static_cast<unique_fd&&>(d.fds[1]);
-  c.out[1].spool = static_cast<unique_fd&&>(d.fds[2]);
   c.waiting.request = request_of(e);
-  c.waiting.payload = static_cast<unique_fd&&>(d.fds[3]);
+  unique_fd* next = d.fds;
+  if (c.waiting.request.input != 0) c.stdin_fd = static_cast<unique_fd&&>(*next++);
+  for (int i = 0; i < 2; ++i) c.out[i].spool = static_cast<unique_fd&&>(*next++);
+  if (c.waiting.request.payload != 0) c.waiting.payload = static_cast<unique_fd&&>(*next);
   c.start = sys::monotonic_ns();
   c.start_realtime = sys::realtime_ns();
   if (e.timeout_ms != 0 && e.timeout_ms < UINT64_MAX / ms - c.start / ms) {
@@ -88,9 +89,11 @@ long proxy::hand_over(live_command& c, const char* strings) {
   long r = make_status_pipe(status);
   for (int i = 0; i < 2 && r >= 0; ++i) r = make_output_pipe(out[i]);
   if (r >= 0) {
-    const int fds[start_fd_max] = {c.stdin_fd.get(),   out[0].write.get(), out[1].write.get(),
-                                   status.write.get(), group.dir.get(),    c.waiting.payload.get()};
-    const size_t count = start_payload + c.waiting.request.payload;
+    int fds[start_fd_max] = {out[0].write.get(), out[1].write.get(), status.write.get(),
+                             group.dir.get()};
+    size_t count = start_stdin;
+    if (c.stdin_fd) fds[count++] = c.stdin_fd.get();
+    if (c.waiting.payload) fds[count++] = c.waiting.payload.get();
     c.oom_before = oom_kills_of_all();
     r = spawner_.send(c.waiting.request, strings, fds, count, sys::monotonic_ns(), c.lease);
   }

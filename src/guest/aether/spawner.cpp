@@ -175,8 +175,17 @@ bool may_share(const start_request& request) {
          request.kind <= static_cast<uint32_t>(exec_kind::shell);
 }
 
-void start(const int* fds) {
+/// `received` in the places of enum start_fd; -1 where there is none.
+void place(const int* received, const start_request& request, int (&fds)[start_fd_max]) {
+  for (uint32_t i = 0; i < start_stdin; ++i) fds[i] = *received++;
+  fds[start_stdin] = request.input != 0 ? *received++ : -1;
+  fds[start_payload] = request.payload != 0 ? *received : -1;
+}
+
+void start(const int* received) {
   const start_request& request = memory.received.request;
+  int fds[start_fd_max];
+  place(received, request, fds);
   if (request.payload != 0 || pointers_needed(request.argc, request.envc) > slab_pointers) {
     prepare(memory.copied.plan, request, fds);
     return start_large(request, fds);
@@ -206,7 +215,7 @@ void start(const int* fds) {
     if (n == -EINTR) continue;
     if (n <= 0) sys::exit(spawner_done);  // aether is gone
     const start_request& request = memory.received.request;
-    const size_t wanted = start_payload + request.payload;
+    const size_t wanted = start_stdin + request.input + request.payload;
     if (request.what == ask::ping) {
       say(tell::pong);
     } else if ((m.flags & sys::msg_ctrunc) != 0 || rights.received(m.control_length) != wanted) {

@@ -18,14 +18,14 @@ enum class tell : uint32_t {
   broken = 3,  // descriptors did not arrive (root inside lowered its limits): replace me
 };
 
-/// Descriptors of a start, in this order.
+/// Descriptors of a start, in this order; the last two only when the request says so.
 enum start_fd : uint32_t {
-  start_stdin,
   start_stdout,
   start_stderr,
   start_status,
   start_group,
-  start_payload,  // only with a payload
+  start_stdin,
+  start_payload,
   start_fd_max,
 };
 
@@ -38,6 +38,7 @@ struct start_request {
   int32_t
       slab;  // which slab the child may use while its status pipe is open; no_slab: copy the memory
   uint32_t argc, envc, strings_length;
+  uint32_t input;    // 1: start_stdin is there; else nothing is to be read
   uint32_t payload;  // 1: strings are in the descriptor start_payload
   uint32_t mode;
   uint64_t offset, length;

@@ -22,6 +22,8 @@ void attack_groups();  // control groups, its own and others'
 /// Loops for so many seconds; they end by being killed most of the time.
 void loop_signal(int signal, int seconds);
 void fork_bomb(int seconds);
+/// Takes an exclusive lock on its stdin ("locked", else "busy") and keeps it.
+void lock_stdin(int seconds);
 /// Uses all CPU time it gets.
 void spin(int seconds);
 /// Opens terminals until no more can be had, says how many it got ("ptys N") and keeps them.

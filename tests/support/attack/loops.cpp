@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
@@ -32,6 +33,11 @@ void fork_bomb(int seconds) {
   while (now() < until) {
     if (fork() < 0) usleep(100);
   }
+}
+
+void lock_stdin(int seconds) {
+  puts(flock(0, LOCK_EX | LOCK_NB) == 0 ? "locked" : "busy");
+  for (const long until = now() + seconds; now() < until;) sleep(1);
 }
 
 void spin(int seconds) {

@@ -51,6 +51,7 @@ int run(const std::string& name, const char* argument) {
   if (name == "kill-all") return loop_signal(SIGKILL, number), 0;
   if (name == "fork-bomb") return fork_bomb(number), 0;
   if (name == "ptys") return hold_ptys(number), 0;
+  if (name == "lock-stdin") return lock_stdin(number), 0;
   if (name == "spin") return spin(number), 0;
   if (name == "memory" || name == "hold") return eat_memory(number, name == "hold"), 0;
   return run_checks(name);

@@ -56,6 +56,7 @@ TEST_CASE("an exec carries its strings in order, each with its terminator") {
   CHECK(body.timeout_ms == 1500);
   CHECK(body.spool_cap == 8192);
   CHECK(body.payload_fd == 0);
+  CHECK(body.flags == guest::exec_no_input);
   const std::string strings(
       reinterpret_cast<const char*>(frame->datagram.data()) + sizeof header + sizeof body,
       body.strings_length);
@@ -64,11 +65,13 @@ TEST_CASE("an exec carries its strings in order, each with its terminator") {
 
 TEST_CASE("strings that do not fit go to a payload") {
   auto spec = echo();
+  spec.stdin_data = "given";
   spec.argv.emplace_back(70'000, 'x');
   const auto frame = encode_exec(spec, 4096);
   REQUIRE(frame);
   const auto body = at<guest::exec_body>(frame->datagram, sizeof(guest::header));
   CHECK(body.payload_fd == 1);
+  CHECK(body.flags == 0);
   CHECK(body.strings_length == frame->payload.size());
   CHECK(frame->datagram.size() == sizeof(guest::header) + sizeof body);
 }

@@ -92,7 +92,7 @@ TEST_CASE("an exec is judged field by field") {
 
   const auto bad = exec_check::bad_request;
   CHECK(changed([](exec_body& e) { e.kind = 4; }) == bad);
-  CHECK(changed([](exec_body& e) { e.flags = 1; }) == bad);
+  CHECK(changed([](exec_body& e) { e.flags = 2; }) == bad);
   CHECK(changed([](exec_body& e) { e.reserved = 1; }) == bad);
   CHECK(changed([](exec_body& e) { e.argc = 0; }) == bad);
   CHECK(changed([](exec_body& e) { e.argc = 7; }) == bad);
@@ -114,6 +114,16 @@ TEST_CASE("an exec is judged field by field") {
   CHECK(check(shell) == exec_check::ok);
   shell.argc = 2;
   CHECK(check(shell) == bad);
+}
+
+TEST_CASE("a command without input brings one descriptor less") {
+  exec_body e = good_body();
+  e.flags = exec_no_input;
+  CHECK(check(e, good_strings, 2) == exec_check::ok);
+  CHECK(check(e, good_strings, 3) == exec_check::bad_request);
+  e.payload_fd = 1;
+  CHECK(check(e, "", 3) == exec_check::ok);
+  CHECK(check(e, "", 4) == exec_check::bad_request);
 }
 
 TEST_CASE("strings in a payload have a bound of their own") {
