@@ -138,7 +138,8 @@ enum class failure : uint32_t {
   no_shell = 2,
   bad_user = 3,     // not in /etc/passwd or /etc/group, or not mapped
   bad_cwd = 4,      // sys_errno
-  resources = 5,    // clone failed (EAGAIN: pids limit), no slab, too many commands: sys_errno
+  resources = 5,    // clone failed (EAGAIN: pids limit), too many commands (EAGAIN), aether may
+                    // open no more files (EMFILE): sys_errno
   bad_request = 6,  // malformed exec
   spawner = 7,      // the spawner died before the program started; not retried
 };

@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -302,6 +303,10 @@ void aether_sandbox::become_aether(int channel_far) {
   const unsigned first = guest::fd_channel + static_cast<unsigned>(fds.size());
   ::close_range(first, static_cast<unsigned>(image) - 1, 0);
   ::close_range(static_cast<unsigned>(image) + 1, ~0U, 0);
+  if (options_.files != 0) {
+    const rlimit limit = {options_.files, options_.files};
+    must(::setrlimit(RLIMIT_NOFILE, &limit) == 0, "rlimit");
+  }
   const char* const argv[] = {"aether", nullptr};
   const char* const envp[] = {nullptr};
   ::syscall(SYS_execveat, image, "", argv, envp, AT_EMPTY_PATH);
@@ -574,6 +579,20 @@ std::optional<int> aether_sandbox::wait_end(milliseconds limit) {
 
 bool aether_sandbox::alive() {
   return aether_ > 0 && !wait_end(milliseconds(0));
+}
+
+void aether_sandbox::limit_files(std::uint64_t most) const {
+  // By a process of its uid: root itself may lack CAP_SYS_RESOURCE (prlimit(2)).
+  const pid_t child = ::fork();
+  if (child == 0) {
+    rlimit limit = {};
+    const bool good = ::setresgid(uid_, uid_, uid_) == 0 && ::setresuid(uid_, uid_, uid_) == 0 &&
+                      ::prlimit(aether_, RLIMIT_NOFILE, nullptr, &limit) == 0;
+    limit.rlim_cur = std::min<rlim_t>(most, limit.rlim_max);
+    ::_exit(good && ::prlimit(aether_, RLIMIT_NOFILE, &limit, nullptr) == 0 ? 0 : 1);
+  }
+  int status = 0;
+  must(child > 0 && ::waitpid(child, &status, 0) == child && status == 0, "prlimit");
 }
 
 std::size_t aether_sandbox::open_files() const {

@@ -54,6 +54,48 @@ TEST_CASE("large arguments wait their turn behind a full spawner's socket", "[ke
   CHECK(box.seen(msg::degraded) == 0);
 }
 
+TEST_CASE("a command whose descriptors cannot be taken over says so", "[kernel][aether][C16]") {
+  if (skipped()) return;
+  aether_sandbox box({.root = tree::tiny});
+  REQUIRE(box.run({.argv = {"true"}}).ok());
+  box.limit_files(3);
+  for (const auto& c :
+       {command{.argv = {"true"}}, command{.argv = {"cat"}, .input = "x"}, large()}) {
+    const outcome o = box.run(c);
+    REQUIRE(o.failed);
+    CHECK(static_cast<failure>(o.failed->failure) == failure::resources);
+    CHECK(o.failed->sys_errno == EMFILE);
+  }
+  box.limit_files(4096);
+  CHECK(box.run({.argv = {"cat"}, .input = "x"}).out == "x");
+}
+
+TEST_CASE("no more commands at once than there are descriptors for", "[kernel][aether][C16]") {
+  if (skipped()) return;
+  aether_sandbox box({.root = tree::tiny, .files = 128});
+  std::vector<std::string> ids;
+  for (int i = 0; i < 40; ++i) {
+    const bool input = i % 2 == 0;
+    ids.push_back(box.start({.argv = {"sleep", "300"}, .input = input ? "x" : ""}));
+  }
+  int running = 0;
+  for (const auto& id : ids) {
+    if (box.wait_started(id, milliseconds(20'000))) {
+      ++running;
+      continue;
+    }
+    const outcome o = box.wait(id);
+    REQUIRE(o.failed);
+    CHECK(static_cast<failure>(o.failed->failure) == failure::resources);
+    CHECK(o.failed->sys_errno == EMFILE);
+  }
+  CHECK(running == 16);
+  box.send_plain(msg::kill_all);
+  for (int i = 0; i < running; ++i)
+    CHECK(box.wait(ids[static_cast<std::size_t>(i)]).exited->flags == guest::exited_killed);
+  CHECK(box.run({.argv = {"true"}}).ok());
+}
+
 TEST_CASE("large arguments wait for a new spawner", "[kernel][aether][threat-1]") {
   if (skipped()) return;
   aether_sandbox box({.root = tree::tiny});

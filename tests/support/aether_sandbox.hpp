@@ -31,6 +31,7 @@ struct sandbox_options {
   tree root = tree::host;
   std::uint64_t memory_bytes = 0;  // limit of the commands' group; 0: none
   std::uint32_t pids = 0;
+  std::uint64_t files = 0;  // hard limit on aether's descriptors; 0: the caller's
 };
 
 struct command {
@@ -106,6 +107,8 @@ class aether_sandbox {
   /// Waits for aether's own end; its wait(2) status.
   std::optional<int> wait_end(milliseconds limit);
   bool alive();
+  /// Lowers or raises aether's limit on descriptors while it runs.
+  void limit_files(std::uint64_t most) const;
   /// Descriptors open in aether.
   std::size_t open_files() const;
   /// Any bytes as a datagram, with this many descriptors.

@@ -86,6 +86,11 @@ error describe_failure(const command_record& c, guest::failure why, int sys_errn
     case guest::failure::bad_cwd:
       return {errc::exec_failed, "cannot enter directory '" + c.cwd + "': " + reason(sys_errno), 0};
     case guest::failure::resources:
+      if (sys_errno == EMFILE)
+        return {
+            errc::capacity,
+            "commands: as many run in the sandbox now as this host's limit on open files allows",
+            0};
       return {errc::capacity,
               "pids: the sandbox cannot start another process now: " + reason(sys_errno), 0};
     case guest::failure::bad_request:

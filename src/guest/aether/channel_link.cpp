@@ -25,7 +25,8 @@ channel_link::got channel_link::receive(datagram& out, bool wait) {
   }
   out.bytes = incoming;
   out.size = static_cast<size_t>(n);
-  const bool whole = (m.flags & (sys::msg_trunc | sys::msg_ctrunc)) == 0;
+  out.fds_lost = (m.flags & sys::msg_ctrunc) != 0;
+  const bool whole = (m.flags & sys::msg_trunc) == 0;
   if (!whole || !decode_header(incoming, out.size, out.head)) return got::malformed;
   return got::datagram;
 }

@@ -16,6 +16,7 @@ struct datagram {
   size_t size = 0;
   unique_fd fds[max_channel_fds];
   size_t fd_count = 0;
+  bool fds_lost = false;  // it came with more: too many, or this process may open no more
 };
 
 class channel_link {

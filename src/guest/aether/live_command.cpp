@@ -24,7 +24,17 @@ void waiting_start::drop() {
   payload.reset();
 }
 
+void live_commands::fit(uint64_t descriptors) {
+  constexpr uint64_t of_one = 5;  // two pipes, two spools, and the status pipe or the stdin
+  // Fixed ones, abandoned status pipes, what a datagram brings, the other ends of a start.
+  constexpr uint64_t others = 48;
+  const uint64_t fitting = descriptors < others ? 0 : (descriptors - others) / of_one;
+  limit_ = fitting < capacity ? static_cast<uint32_t>(fitting) : capacity;
+  if (limit_ == 0) limit_ = 1;
+}
+
 live_command* live_commands::take() {
+  if (count_ >= limit_) return nullptr;
   for (int i = 0; i < capacity; ++i) {
     live_command& c = table_[i];
     if (c.state != phase::free) continue;

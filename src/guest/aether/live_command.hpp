@@ -60,6 +60,10 @@ class live_commands {
  public:
   static constexpr int capacity = 256;
 
+  /// Takes no more at once than `descriptors` of this process suffice for; until then, none.
+  void fit(uint64_t descriptors);
+  [[nodiscard]] uint32_t limit() const { return limit_; }
+
   live_command* take();
   void release(live_command& c);
   live_command* of_pid(int pid);
@@ -82,6 +86,7 @@ class live_commands {
   live_command table_[capacity];
   int used_ = 0;  // none is live at or beyond this index
   uint32_t count_ = 0;
+  uint32_t limit_ = 0;
   uint64_t next_order_ = 0;
 };
 

@@ -14,6 +14,9 @@ constexpr uint64_t drain_tick = 10 * ms;
 void proxy::run(const boot_body& boot) {
   boot_ = boot;
   open_event_sources();
+  struct rlimit64 files = {};
+  sys::call(__NR_prlimit64, 0, RLIMIT_NOFILE, nullptr, &files);
+  live_.fit(files.rlim_cur);
   spawner_.configure(boot);
   spawner_.ensure(sys::monotonic_ns(), events_);
   groups_.prepare(boot_.oom_v2 == oom_by_group);  // while the spawner sets itself up

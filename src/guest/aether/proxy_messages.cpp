@@ -62,14 +62,19 @@ void proxy::on_exec(datagram& d) {
   const exec_check check = decode_exec(d.bytes, d.size, d.fd_count, e);
   if (check == exec_check::nameless) return;
   if (known_command* k = known_.find(e.id); k != nullptr) return tell_state(*k);
-  if (check != exec_check::ok) return refuse(e, failure::bad_request, EINVAL);
+  const bool short_of_files = d.fds_lost && d.fd_count < max_channel_fds;
+  if (short_of_files) return refuse(e, failure::resources, EMFILE);
+  if (d.fds_lost || check != exec_check::ok) return refuse(e, failure::bad_request, EINVAL);
 
   // Every live command has two messages to come; what has been promised must find room.
   if (channel_.room() < 2 * (live_.count() + 1) + spare_messages) {
     return refuse(e, failure::resources, ENOBUFS);
   }
   live_command* c = live_.take();
-  if (c == nullptr) return refuse(e, failure::resources, EAGAIN);
+  if (c == nullptr) {
+    const bool by_files = live_.limit() < live_commands::capacity;
+    return refuse(e, failure::resources, by_files ? EMFILE : EAGAIN);
+  }
   known_command* k = known_.add(e.id, channel_.acknowledged());
   if (k == nullptr) {
     live_.release(*c);
