@@ -1,7 +1,11 @@
 // Root inside a sandbox against the platform: each attack of tests/support/attack must be denied or
 // stay inside. Needs root.
+#include <signal.h>
+
 #include <atomic>
 #include <catch2/catch.hpp>
+#include <fstream>
+#include <future>
 #include <thread>
 
 #include "container_rig.hpp"
@@ -27,6 +31,16 @@ void denied(container_rig& rig, const char* name, int at_least) {
   CHECK(box.events().times_gone() == 0);
   CHECK(box.sh("echo alive").out == "alive\n");
   box.stop();
+}
+
+/// Host pid of the spawner of the rig's only sandbox.
+std::optional<pid_t> spawner_of(const container_rig& rig) {
+  for (const pid_t pid : rig.inhabitants()) {
+    std::ifstream in("/proc/" + std::to_string(pid) + "/comm");
+    std::string name;
+    if (in >> name && name == "spawner") return pid;
+  }
+  return std::nullopt;
 }
 
 /// Commands in sandboxes beside the attacked one; every one must succeed.
@@ -109,6 +123,46 @@ TEST_CASE("root inside has no hold on aether", "[kernel][container][threat-1]") 
 TEST_CASE("root inside cannot reboot anything", "[kernel][container][threat-1]") {
   container_rig rig;
   denied(rig, "reboot", 3);
+}
+
+TEST_CASE("a kill is not lost to the second try after the spawner's death",
+          "[kernel][container][threat-1]") {
+  container_rig rig;
+  recorder events;
+  std::promise<void> in_callback, go_on;
+  auto sink = events.sink();
+  sink.started = [&, note = sink.started](const backends::command_started& e) {
+    note(e);
+    if (e.id != "blocker") return;
+    in_callback.set_value();  // events wait from here on, as they may on a busy host
+    go_on.get_future().wait();
+  };
+  auto started = rig.backend().start(container_rig::spec("late-kill"), sink);
+  REQUIRE(started);
+  container_box box(std::move(*started), events);
+  const auto old = spawner_of(rig);
+  REQUIRE(old);
+  auto blocker = program({"/bin/true"});
+  blocker.id = "blocker";
+  REQUIRE(box->exec(blocker));
+  in_callback.get_future().wait();
+  REQUIRE(::kill(*old, SIGSTOP) == 0);
+  auto victim = program({"/bin/sleep", "1000"});
+  victim.id = "victim";
+  REQUIRE(box->exec(victim));
+  REQUIRE(::kill(*old, SIGKILL) == 0);
+  // aether has said that it failed once there is another spawner.
+  CHECK(eventually([&] {
+    const auto next = spawner_of(rig);
+    return next && next != old;
+  }));
+  CHECK(box->kill("victim"));
+  go_on.set_value();
+  const auto end = events.wait_ended("victim", 10s);
+  CHECK(end);
+  CHECK(events.wait_ended("blocker", 10s));
+  CHECK(box.sh("ps | grep -c '[s]leep 1000'").out == "0\n");
+  box.stop();
 }
 
 TEST_CASE("what the platform mounted stays mounted as it is", "[kernel][container][threat-1]") {

@@ -152,14 +152,11 @@ result<void> container_instance::send_exec(const backends::exec_spec& spec, std:
 /// that met this and is known not to have run is sent once more, under the same id.
 bool container_instance::send_again(const frame_failed& failed) {
   if (failed.why != guest::failure::spawner || failed.sys_errno != ECHILD) return false;
-  attempt a;
-  {
-    const std::scoped_lock lock(attempts_mutex_);
-    const auto found = attempts_.find(failed.id);
-    if (found == attempts_.end()) return false;
-    a = std::move(found->second);
-    attempts_.erase(found);  // so that there is no third time
-  }
+  const std::scoped_lock lock(attempts_mutex_);  // until it is sent: see kill()
+  const auto found = attempts_.find(failed.id);
+  if (found == attempts_.end()) return false;
+  attempt a = std::move(found->second);
+  attempts_.erase(found);  // so that there is no third time
   const auto channel = parts_->open_channel();
   return channel && channel->send(encode_id(guest::msg::forget, failed.id)) &&
          channel->send(std::move(a.datagram), std::move(a.fds));
@@ -173,6 +170,9 @@ void container_instance::settled(const std::string& command_id) {
 result<void> container_instance::kill(const std::string& command_id) {
   if (!commands_.find(command_id)) return fail(errc::not_found, "no command '" + command_id + "'");
   DSEC_TRY(const auto channel, this->channel());
+  // Either it is not sent once more any more, or that went out before the kill does.
+  const std::scoped_lock lock(attempts_mutex_);
+  attempts_.erase(command_id);
   return channel->send(encode_id(guest::msg::kill, command_id));
 }
 

@@ -48,8 +48,8 @@ class container_instance final : public backends::instance {
   backends::event_sink sink_;
   command_table commands_;
 
-  /// Sent and neither started nor ended yet: kept to be sent once more when the spawner dies under
-  /// it.
+  /// Sent and neither started, ended nor killed yet: kept to be sent once more when the spawner
+  /// dies under it.
   struct attempt {
     frame_bytes datagram;
     aether_channel::fd_list fds;
