@@ -299,6 +299,25 @@ TEST_CASE("copying a flood of output is limited as the flood itself is",
   box.stop();
 }
 
+TEST_CASE("copying a flood of output is limited as the flood itself is",
+          "[kernel][container][threat-8]") {
+  container_rig rig;
+  auto spec = container_rig::spec("flood");
+  spec.limits.cpu_millis = 100;
+  auto box = rig.start(spec);
+  const auto used = [&] { return box->usage()->cpu_usec; };
+  const auto id = box.begin_sh("cat /dev/zero & cat /dev/zero >&2 & yes & yes >&2 & wait");
+  const auto start = std::chrono::steady_clock::now();
+  const auto before = used();
+  // 0.1 CPU for the commands and 0.3 at most for the copying: time enough passes for that much.
+  REQUIRE(eventually([&] { return used() > before + 400'000; }, 60s));
+  CHECK(std::chrono::steady_clock::now() - start > 700ms);
+  CHECK(box.sh("echo fine").out == "fine\n");
+  REQUIRE(box->kill(id));
+  CHECK(box.wait(id).exited->killed);
+  box.stop();
+}
+
 TEST_CASE("usage tells memory, processes and CPU time", "[kernel][container]") {
   container_rig rig;
   auto box = rig.start("usage");

@@ -85,6 +85,18 @@ result<void> let_clone_into(int group, uid_t user, gid_t gid) {
   return {};
 }
 
+const char* below_slot(group_level level) {
+  switch (level) {
+    case group_level::init:
+      return "/init/";
+    case group_level::cmd:
+      return "/cmd/";
+    case group_level::slot:
+      break;
+  }
+  return "/";
+}
+
 void collect(result<void> outcome, std::optional<base::error>& first) {
   if (outcome) return;
   if (!first)
@@ -200,7 +212,7 @@ result<void> cgroup_tree::set_limits(slot_groups& groups, const backends::limits
   for (const std::string controller : needed_controllers) {
     const auto* home = home_of(controller);
     for (const auto& k : limit_knobs(controller, home->where.version, l, before)) {
-      const auto file = groups.name + (k.level == group_level::cmd ? "/cmd/" : "/") + k.file;
+      const auto file = groups.name + below_slot(k.level) + k.file;
       const auto written = home->instance.write(file, k.value);
       if (!written && !(k.optional && written.error().sys_errno == ENOENT)) return written;
     }

@@ -8,23 +8,30 @@ namespace {
 using backends::limits;
 
 constexpr std::uint64_t cpu_period_us = 100'000;
+/// What aether and the spawner may use over the commands' own quota: copying output costs about as
+/// much as making it, and must not be had for nothing.
+constexpr std::uint64_t init_extra_us = cpu_period_us / 5;
 
 std::string text(std::uint64_t value) {
   return std::to_string(value);
 }
 
-/// Quota of the commands; the weight stands one level up, where sandboxes compete with each other.
+/// Quotas of the commands and of aether; the weight stands one level up, where sandboxes compete
+/// with each other.
 std::vector<knob> cpu_knobs(int version, const limits& l) {
   const auto quota = std::max<std::uint64_t>(1000, cpu_period_us * l.cpu_millis / 1000);
   if (version == 1) {
     const auto shares = std::clamp<std::uint64_t>(1024ULL * l.cpu_millis / 1000, 2, 262'144);
     return {{group_level::slot, "cpu.shares", text(shares)},
             {group_level::cmd, "cpu.cfs_period_us", text(cpu_period_us)},
-            {group_level::cmd, "cpu.cfs_quota_us", text(quota)}};
+            {group_level::cmd, "cpu.cfs_quota_us", text(quota)},
+            {group_level::init, "cpu.cfs_period_us", text(cpu_period_us)},
+            {group_level::init, "cpu.cfs_quota_us", text(quota + init_extra_us)}};
   }
   const auto weight = std::clamp<std::uint64_t>(100ULL * l.cpu_millis / 1000, 1, 10'000);
   return {{group_level::slot, "cpu.weight", text(weight)},
-          {group_level::cmd, "cpu.max", text(quota) + " " + text(cpu_period_us)}};
+          {group_level::cmd, "cpu.max", text(quota) + " " + text(cpu_period_us)},
+          {group_level::init, "cpu.max", text(quota + init_extra_us) + " " + text(cpu_period_us)}};
 }
 
 /// Memory and swap together are bounded by the memory limit.

@@ -1,5 +1,5 @@
-// Which values go into which files of a `cmd` group for given limits, on version 1 and 2. Pure, any
-// thread.
+// Which values go into which files of a slot's groups for given limits, on version 1 and 2. Pure,
+// any thread.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace dsec::container {
 
-enum class group_level { slot, cmd };
+enum class group_level { slot, init, cmd };
 
 struct knob {
   group_level level = group_level::cmd;

@@ -9,10 +9,10 @@ using container::limit_knobs;
 namespace {
 
 std::string show(const std::vector<container::knob>& knobs) {
+  const char* const levels[] = {"slot/", "init/", "cmd/"};
   std::string text;
   for (const auto& k : knobs)
-    text += (k.level == container::group_level::slot ? "slot/" : "cmd/") + k.file + "=" + k.value +
-            "\n";
+    text += levels[static_cast<std::size_t>(k.level)] + k.file + "=" + k.value + "\n";
   return text;
 }
 
@@ -22,7 +22,7 @@ constexpr backends::limits two_cpus{2000, 64ULL << 20U, 100, 1024};
 
 TEST_CASE("limits on version 2") {
   CHECK(show(limit_knobs("cpu", 2, two_cpus, nullptr)) ==
-        "slot/cpu.weight=200\ncmd/cpu.max=200000 100000\n");
+        "slot/cpu.weight=200\ncmd/cpu.max=200000 100000\ninit/cpu.max=220000 100000\n");
   CHECK(show(limit_knobs("memory", 2, two_cpus, nullptr)) ==
         "cmd/memory.high=66060288\ncmd/memory.max=67108864\ncmd/memory.swap.max=0\n");
   CHECK(show(limit_knobs("pids", 2, two_cpus, nullptr)) == "cmd/pids.max=100\n");
@@ -30,7 +30,8 @@ TEST_CASE("limits on version 2") {
 
 TEST_CASE("limits on version 1") {
   CHECK(show(limit_knobs("cpu", 1, two_cpus, nullptr)) ==
-        "slot/cpu.shares=2048\ncmd/cpu.cfs_period_us=100000\ncmd/cpu.cfs_quota_us=200000\n");
+        "slot/cpu.shares=2048\ncmd/cpu.cfs_period_us=100000\ncmd/cpu.cfs_quota_us=200000\n"
+        "init/cpu.cfs_period_us=100000\ninit/cpu.cfs_quota_us=220000\n");
   CHECK(show(limit_knobs("memory", 1, two_cpus, nullptr)) ==
         "cmd/memory.limit_in_bytes=67108864\ncmd/memory.memsw.limit_in_bytes=67108864\n");
 }
