@@ -20,11 +20,6 @@ constexpr std::uint64_t most_output_cap = 1ULL << 30U;
 // refuse.
 constexpr std::size_t max_argument = 128 * 1024 - 1;
 
-bool is_root(std::string_view user) {
-  const auto name = user.substr(0, user.find(':'));
-  return name == "root" || name == "0";
-}
-
 /// A spool is kept as two halves: the cap must be even and not tiny.
 std::uint64_t output_cap(std::uint64_t asked, std::uint64_t fallback) {
   const auto cap = std::clamp(asked == 0 ? fallback : asked, least_output_cap, most_output_cap);
@@ -98,8 +93,7 @@ base::result<exec_request> parse_exec(proto::Exec::Reader request, const sandbox
   DSEC_TRY(out.command.cwd, absolute_path(request.getCwd(), "cwd"));
   if (out.command.cwd.empty()) out.command.cwd = spec.workdir;
   DSEC_TRY(const auto own, environment(request.getEnv(), "env"));
-  out.command.env =
-      overlay({default_path, is_root(out.command.user) ? "HOME=/root" : "HOME=/"}, spec.env);
+  out.command.env = overlay({default_path}, spec.env);
   out.command.env = overlay(std::move(out.command.env), own);
   DSEC_TRY(out.command.stdin_data, data_of(request.getStdin(), "stdin"));
   // A limit of 300 years is none; milliseconds are signed.

@@ -1,10 +1,9 @@
 // Exec, ReadFile and WriteFile -> what the backend is told to run. Pure, any thread; what is wrong
 // is errc::invalid_argument (too_large for data) naming the field.
 //
-// Environment of a command, each over the one before: PATH of /usr/local/sbin and so on and HOME,
-// the image's, the sandbox's, the command's own. HOME is /root for root (by name or number), else
-// /: homes are in the image's /etc/passwd, which only the inside may read; a command that needs its
-// own sets HOME.
+// Environment of a command, each over the one before: PATH of /usr/local/sbin and so on, the
+// image's, the sandbox's, the command's own. Where none of them sets HOME, aether does, inside,
+// from the image's /etc/passwd: /root for root, / for a user that is not in it.
 #pragma once
 
 #include <cstdint>

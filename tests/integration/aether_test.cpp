@@ -254,6 +254,8 @@ TEST_CASE("a command runs as its user, in its directory, with what it was given"
         "A=1\nB=two words\nHOME=/root\n");
   CHECK(box.run({.argv = {"/bin/env"}, .env = {"HOME=/x"}, .user = "joe"}).out == "HOME=/x\n");
   CHECK(box.run({.argv = {"/bin/env"}, .env = {}, .user = "joe"}).out == "HOME=/home/joe\n");
+  CHECK(box.run({.argv = {"/bin/env"}, .env = {}, .user = "0:0"}).out == "HOME=/root\n");
+  CHECK(box.run({.argv = {"/bin/env"}, .env = {}, .user = "1234"}).out == "HOME=/\n");
   const outcome limits = box.sh("ulimit -n; ulimit -c; umask; cat /proc/self/oom_score_adj");
   CHECK(limits.out == "4096\n0\n0022\n200\n");
   const std::string status = box.run({.argv = {"cat", "/proc/self/status"}}).out;

@@ -45,6 +45,7 @@ long find_user(const char* user, identity& out, fixed_text<max_user_name>& name)
       equal(user,
             "root")) {  // an image without the file still has ids; group 0, as runc and docker do
     out.uid = number;
+    if (number == 0) out.home.add("/root");
     return 0;
   }
   return -ENOENT;
