@@ -90,25 +90,37 @@ void scheduling() {
   attempt("perf_event_open", syscall(SYS_perf_event_open, &attributes, init, -1, -1, 0));
 }
 
-/// Opening may work where nothing is told: what counts is whether a byte comes.
+/// Files that may be opened where nothing is told: what counts is whether a byte comes.
 void read_proc() {
-  for (const char* name : {"mem",        "environ",   "maps",    "smaps",  "auxv",
-                           "syscall",    "stack",     "pagemap", "io",     "personality",
-                           "timers",     "map_files", "fd",      "fdinfo", "root/etc/passwd",
-                           "cwd/etc",    "exe",       "ns/user", "ns/mnt", "ns/pid",
-                           "task/1/mem", "fd/3",      "fd/4",    "fd/5",   "clear_refs",
-                           "numa_maps"}) {
+  for (const char* name :
+       {"mem", "environ", "maps", "smaps", "auxv", "syscall", "stack", "pagemap", "io",
+        "personality", "timers", "task/1/mem", "task/1/environ", "numa_maps"}) {
     const auto path = std::string("/proc/1/") + name;
     const int fd = open(path.c_str(), O_RDONLY | O_NONBLOCK);
-    if (fd < 0) {
-      attempt("read " + path, -1);
-      continue;
-    }
     char byte = 0;
-    errno = ENODATA;
-    const auto n = read(fd, &byte, 1);
+    const auto n = fd < 0 ? -1 : read(fd, &byte, 1);
+    if (n == 0) errno = ENODATA;
     attempt("read " + path, n > 0 ? n : -1);
-    close(fd);
+    if (fd >= 0) close(fd);
+  }
+}
+
+/// Directories, namespaces and what stands behind links: a descriptor of them is all one wants.
+void open_proc() {
+  for (const char* name :
+       {"map_files", "fd",     "fdinfo", "root",   "root/etc/passwd", "cwd",         "cwd/etc",
+        "exe",       "fd/3",   "fd/4",   "fd/5",   "task/1/fd",       "task/1/root", "ns/user",
+        "ns/mnt",    "ns/pid", "ns/net", "ns/ipc", "ns/uts",          "ns/cgroup"}) {
+    const auto path = std::string("/proc/1/") + name;
+    for (const int how : {O_RDONLY | O_NONBLOCK, O_PATH}) {
+      // The directory itself is there for all to see; only what is in it is not.
+      const bool listed = how == O_PATH && (path.ends_with("/fd") || path.ends_with("/map_files") ||
+                                            path.ends_with("/fdinfo"));
+      if (listed) continue;
+      const int fd = open(path.c_str(), how);
+      attempt((how == O_PATH ? "refer to " : "open ") + path, fd);
+      if (fd >= 0) close(fd);
+    }
   }
   char target[256];
   for (const char* name : {"exe", "cwd", "root", "ns/user", "fd/3"})
@@ -148,6 +160,7 @@ void attack_init() {
   by_ptrace();
   scheduling();
   read_proc();
+  open_proc();
   write_proc();
   if (kill(init, 0) != 0 && errno == ESRCH) hole("process 1 is gone");
 }

@@ -13,11 +13,11 @@
 namespace dsec::attack {
 namespace {
 
-int hole_count = 0, denial_count = 0;
+int hole_count = 0, denial_count = 0, untried_count = 0;
 
 int report() {
   printf("holes %d denied %d\n", hole_count, denial_count);
-  return hole_count == 0 ? 0 : 1;
+  return hole_count + untried_count == 0 ? 0 : 1;
 }
 
 int run_checks(const std::string& name) {
@@ -52,6 +52,8 @@ int run(const std::string& name, const char* argument) {
   if (name == "fork-bomb") return fork_bomb(number), 0;
   if (name == "ptys") return hold_ptys(number), 0;
   if (name == "lock-stdin") return lock_stdin(number), 0;
+  if (name == "offer-group") return offer_group(number), 0;
+  if (name == "in-group-namespace") return run_in_group_namespace(argument);
   if (name == "spin") return spin(number), 0;
   if (name == "memory" || name == "hold") return eat_memory(number, name == "hold"), 0;
   return run_checks(name);
@@ -61,8 +63,16 @@ int run(const std::string& name, const char* argument) {
 
 void attempt(const std::string& what, long outcome) {
   if (outcome >= 0) return hole(what + " (returned " + std::to_string(outcome) + ")");
-  ++denial_count;
-  printf("denied: %s: %s\n", what.c_str(), strerror(errno));
+  bool denied = false;
+  for (const int refusal : {EPERM, EACCES, EINVAL, EBUSY, ESRCH, EROFS})
+    denied = denied || errno == refusal;
+  denial_count += denied ? 1 : 0;
+  printf("%s: %s: %s\n", denied ? "denied" : "moot", what.c_str(), strerror(errno));
+}
+
+void untried(const std::string& what) {
+  ++untried_count;
+  printf("untried: %s\n", what.c_str());
 }
 
 void hole(const std::string& what) {
