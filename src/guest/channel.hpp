@@ -141,7 +141,8 @@ enum class failure : uint32_t {
   resources = 5,    // clone failed (EAGAIN: pids limit), too many commands (EAGAIN), aether may
                     // open no more files (EMFILE): sys_errno
   bad_request = 6,  // malformed exec
-  spawner = 7,      // the spawner died before the program started; not retried
+  spawner = 7,      // the spawner died before the program started (ECHILD: it was not executed;
+                    // dsecd sends it once more), or it did not start in time (ETIMEDOUT)
 };
 
 struct failed_body {

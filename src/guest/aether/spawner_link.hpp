@@ -43,7 +43,7 @@ class spawner_link {
 
   enum class news { none, became_ready };
   news on_readable(uint64_t now);
-  /// Its process was reaped with `status`; true if it never became ready for the first time.
+  /// Its process was reaped; true if none has ever become ready.
   bool on_death(uint64_t now);
   void want_writable(bool wanted, poller& events);
 
