@@ -6,11 +6,13 @@
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
+#include <chrono>
 #include <cstring>
 #include <fstream>
 #include <iterator>
 #include <set>
 #include <sstream>
+#include <thread>
 
 #include "guest/channel.hpp"
 #include "launcher_rig.hpp"
@@ -221,6 +223,28 @@ TEST_CASE("slots are made, used once and dropped", "[kernel][launcher]") {
   CHECK(open_files(rig.pid()) == before);
 }
 
+/// Within five seconds.
+bool open_files_come_to(int pid, std::size_t wanted) {
+  const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+  while (open_files(pid) != wanted && std::chrono::steady_clock::now() < give_up) {
+    std::this_thread::yield();
+  }
+  return open_files(pid) == wanted;
+}
+
+TEST_CASE("what a create leaves is taken down when the launcher is idle", "[kernel][launcher]") {
+  launcher_rig rig;
+  auto& client = rig.client();
+  client.hello();
+  const auto files = open_files(rig.pid());
+  const auto mounts = mounts_of(rig.pid());
+  auto made = rig.create("one", 1);
+  CHECK(open_files_come_to(rig.pid(), files + 2));
+  CHECK(mounts_of(rig.pid()) == mounts);
+  rig.destroy("one", made);
+  CHECK(mounts_of(rig.pid()) == mounts);
+}
+
 TEST_CASE("a sandbox takes its slot with it and costs two descriptors", "[kernel][launcher]") {
   launcher_rig rig;
   auto& client = rig.client();
@@ -228,7 +252,7 @@ TEST_CASE("a sandbox takes its slot with it and costs two descriptors", "[kernel
   const auto before = open_files(rig.pid());
   auto made = rig.create("one", 1);
   client.hello();
-  CHECK(open_files(rig.pid()) == before + 2);
+  CHECK(open_files_come_to(rig.pid(), before + 2));  // what the create left goes a moment later
   CHECK(client.make_slot(1, launcher_rig::uid_base(), launcher_rig::aether_uid()) ==
         "in use: EBUSY");
   CHECK(client.drop_slot(1) == "number: ENOENT");

@@ -222,6 +222,12 @@ void creation::unrecord() {
   entry_ = nullptr;
 }
 
+void creation::leave(leavings& rest) {
+  if (!shop_.detached_overlays) return;  // attached ones go with one unmount anyway
+  overlay_.leave(rest);
+  rest.take(std::move(upper_));
+}
+
 creation::~creation() {
   // The slot's namespaces are aether's now.
   if (entry_ != nullptr) [[maybe_unused]]

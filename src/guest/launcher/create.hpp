@@ -36,6 +36,8 @@ class creation {
   /// On failure everything is as before, and failed_step() names the step. The destructor does what
   /// the requester need not wait for.
   status run();
+  /// After success: what can be taken down later.
+  void leave(leavings& rest);
   [[nodiscard]] const char* failed_step() const { return failed_step_; }
   /// After success: its entry in the table.
   [[nodiscard]] sandbox_table::map::value_type& entry() const { return *entry_; }

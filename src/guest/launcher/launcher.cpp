@@ -69,9 +69,12 @@ status launcher::run() {
   while (running_) {
     // One event at a time: handling it may remove what the next one is about.
     epoll_event event{};
-    const long n = sys::call(SYS_epoll_wait, epoll_.get(), &event, 1, -1);
+    const int patience = leavings_.empty() ? -1 : leavings::idle_ms;
+    const long n = sys::call(SYS_epoll_wait, epoll_.get(), &event, 1, patience);
     if (n == -EINTR) continue;
     LAUNCH_TRY("epoll wait", n);
+    if (n == 0 || leavings_.full()) leavings_.sweep();
+    if (n == 0) continue;
     if (event.data.ptr == &listening_tag) {
       take_connection();
     } else if (event.data.ptr == &connection_tag) {
@@ -166,6 +169,7 @@ status launcher::attach_layer(const request& r) {
 status launcher::detach_layer(const request& r) {
   const auto* body = r.as<guest::launch_layer>();
   if (body == nullptr || !terminated(body->name)) return {"malformed", EINVAL};
+  leavings_.sweep();  // copies of it may be among them
   status s = layers_.detach(body->name);
   if (s.ok()) log_info("layer_detached", body->name);
   return s;
@@ -192,6 +196,7 @@ void launcher::create(const request& r) {
   auto& entry = work.entry();
   auto result = answer<guest::launch_result>(r, guest::launch::done);
   server_.send(&result, sizeof result, {entry.second.channel.get(), entry.second.pidfd.get()});
+  work.leave(leavings_);
   log_info("sandbox_created", body->sandbox);
   log_step_times();
 }

@@ -7,6 +7,7 @@
 #include "guest/launch.hpp"
 #include "guest/launcher/create.hpp"
 #include "guest/launcher/layers.hpp"
+#include "guest/launcher/leavings.hpp"
 #include "guest/launcher/sandboxes.hpp"
 #include "guest/launcher/server.hpp"
 #include "guest/launcher/slots.hpp"
@@ -55,6 +56,7 @@ class launcher {
   slot_table slots_;
   sandbox_table sandboxes_;
   workshop shop_;
+  leavings leavings_;
   bool running_ = true;
 };
 

@@ -158,6 +158,10 @@ status overlay::build(const overlay_parts& parts, bool detached) {
   return assemble_attached(count, parts.root_id, root_);
 }
 
+void overlay::leave(leavings& rest) {
+  for (fd& each : lower_) rest.take(std::move(each));
+}
+
 void overlay::drop() {
   root_.reset();
   attached_.detach();

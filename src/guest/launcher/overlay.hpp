@@ -9,6 +9,7 @@
 #include "guest/launch.hpp"
 #include "guest/launcher/fd.hpp"
 #include "guest/launcher/layers.hpp"
+#include "guest/launcher/leavings.hpp"
 #include "guest/launcher/status.hpp"
 
 namespace dsec::launcher {
@@ -44,13 +45,15 @@ class attached_parts {
   bool stacked_ = false;
 };
 
-/// What the building left behind is taken down by the destructor, after the reply is out: every
-/// unmount, and every close of a detached mount, waits for RCU.
+/// What the building left behind is given to leave(), or taken down by the destructor: after the
+/// reply is out, for every unmount, and every close of a detached mount, waits for RCU.
 class overlay {
  public:
   /// The result is a detached mount.
   status build(const overlay_parts& parts, bool detached);
   void drop();
+  /// The copies that the finished overlay does not need.
+  void leave(leavings& rest);
   [[nodiscard]] const fd& root() const { return root_; }
 
  private:
