@@ -15,6 +15,10 @@
 namespace dsec::container {
 namespace {
 
+/// After a start until spool files are made ready anew: at once, that would take a CPU from the
+/// command.
+constexpr std::chrono::milliseconds spool_delay{5};
+
 using backends::command_exited;
 using backends::exec_kind;
 using base::errc;
@@ -114,7 +118,8 @@ result<void> container_instance::exec(backends::exec_spec spec) {
   const auto cap = spool_cap(spec);
   DSEC_CHECK(commands_.add(spec.id, {spec.kind, spec.argv[0], spec.cwd, spec.user, cap}));
   auto sent = send_exec(spec, cap);
-  parts_->host.chores.post([spool = parts_->spool] { (void)spool->prepare(); });
+  parts_->host.chores.post_later(
+      spool_delay, [spool = parts_->spool] { (void)spool->prepare(spool_dir::ready_in_use); });
   if (!sent) {
     parts_->spool->forget(spec.id);
     commands_.remove(spec.id);

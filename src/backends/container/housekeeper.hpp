@@ -3,9 +3,11 @@
 // stop() are dropped.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <functional>
+#include <map>
 #include <mutex>
 #include <thread>
 
@@ -20,17 +22,21 @@ class housekeeper {
   housekeeper& operator=(const housekeeper&) = delete;
 
   void post(std::function<void()> job);
-  /// Blocks until everything posted before has run.
+  /// The same, but not before `delay` is over.
+  void post_later(std::chrono::milliseconds delay, std::function<void()> job);
+  /// Blocks until everything posted before has run, but for what is to run later.
   void drain();
   /// Drops what waits and ends the thread after the job that runs. Idempotent.
   void stop();
 
  private:
   void run(int nice);
+  void take_due();
 
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::function<void()>> jobs_;
+  std::multimap<std::chrono::steady_clock::time_point, std::function<void()>> later_;
   bool busy_ = false, stopping_ = false;
   std::thread thread_;
 };

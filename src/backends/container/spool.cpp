@@ -23,11 +23,8 @@ using base::result;
 /// One answer carries at most this much, whatever was asked for.
 constexpr std::uint64_t max_piece = 4U << 20U;
 
-/// Two commands' worth.
-constexpr int ready_files = 4;
-
 /// Ends like no command's file does.
-std::string ready_name(int i) {
+std::string ready_name(unsigned i) {
   return std::to_string(i) + ".ready";
 }
 
@@ -64,8 +61,8 @@ std::uint64_t valid_spool_cap(std::uint64_t wanted) {
   return (std::clamp<std::uint64_t>(wanted, 4096, 1ULL << 40U) + 1) & ~1ULL;
 }
 
-result<void> spool_dir::prepare() const {
-  for (int i = 0; i < ready_files; ++i) {
+result<void> spool_dir::prepare(unsigned files) const {
+  for (unsigned i = 0; i < files; ++i) {
     const auto name = path_ / ready_name(i);
     if (::access(name.c_str(), F_OK) == 0) continue;
     // Without a name first: the directory, which create() needs, is locked only for the link.
@@ -80,10 +77,14 @@ result<void> spool_dir::prepare() const {
 
 /// Renames a ready file to `target`; false when none is left.
 bool spool_dir::take_ready(const std::filesystem::path& target) const {
-  for (int i = 0; i < ready_files; ++i) {
+  const auto first = next_ready_.load(std::memory_order_relaxed);
+  for (unsigned tried = 0; tried < ready_in_use; ++tried) {
+    const auto i = (first + tried) % ready_in_use;
     const auto ready = path_ / ready_name(i);
-    if (::renameat2(AT_FDCWD, ready.c_str(), AT_FDCWD, target.c_str(), RENAME_NOREPLACE) == 0)
+    if (::renameat2(AT_FDCWD, ready.c_str(), AT_FDCWD, target.c_str(), RENAME_NOREPLACE) == 0) {
+      next_ready_.store((i + 1) % ready_in_use, std::memory_order_relaxed);
       return true;
+    }
     if (errno != ENOENT) return false;
   }
   return false;

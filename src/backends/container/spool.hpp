@@ -1,8 +1,9 @@
 // The spool directory of one sandbox: two files per command, written by aether at explicit offsets
 // (guest/spool.hpp says where a byte stands), read here. A few empty files are kept ready under
-// names that no command has. Stateless; any thread; local disk only.
+// names that no command has. Any thread; local disk only.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -23,8 +24,12 @@ class spool_dir {
   /// Over a directory that exists.
   explicit spool_dir(std::filesystem::path path) : path_(std::move(path)) {}
 
+  /// Ready files of a directory that no command has used, and of one in use: two commands' worth,
+  /// six commands' worth.
+  static constexpr unsigned ready_at_first = 4, ready_in_use = 12;
+
   /// Makes the ready files that are missing, so that the next create() allocates no inode.
-  [[nodiscard]] base::result<void> prepare() const;
+  [[nodiscard]] base::result<void> prepare(unsigned files = ready_at_first) const;
 
   /// Write ends of a new command's stdout and stderr. errc::already_exists for an id that has them
   /// already.
@@ -44,6 +49,7 @@ class spool_dir {
   [[nodiscard]] bool take_ready(const std::filesystem::path& target) const;
 
   std::filesystem::path path_;
+  mutable std::atomic<unsigned> next_ready_{0};  // where the next ready file most likely is
 };
 
 }  // namespace dsec::container
