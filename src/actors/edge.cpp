@@ -5,10 +5,10 @@
 #include <chrono>
 #include <utility>
 
+#include "actors/orphans.hpp"
 #include "actors/reaper.hpp"
 #include "actors/runtime.hpp"
 #include "actors/sandbox.hpp"
-#include "backends/sys/file.hpp"
 #include "base/log.hpp"
 #include "base/paths.hpp"
 
@@ -241,14 +241,7 @@ void edge_state::forget(const std::string& id) {
 
 /// What a sandbox leaves on disk until its retention ends.
 void edge_state::remove_files(const std::string& id) {
-  auto job = [directory = base::paths(env->config.state).sandboxes(), id] {
-    const auto sandboxes = sys::open_directory(directory);
-    if (!sandboxes) return;  // no sandbox ever had files here
-    if (auto ok = sys::remove_tree_at(sandboxes->get(), id);
-        !ok && ok.error().code != errc::not_found) {
-      base::log::warn("sandbox_files_kept", {{"sandbox", id}, {"why", ok.error().to_string()}});
-    }
-  };
+  auto job = [paths = base::paths(env->config.state), id] { remove_sandbox_files(paths, id); };
   if (auto ok = env->background_pool->submit(std::move(job)); !ok) {
     base::log::warn("sandbox_files_kept", {{"sandbox", id}, {"why", ok.error().message}});
   }

@@ -31,7 +31,8 @@ namespace dsec::actors {
 
 /// The backend's start began: the sandbox left the queue of the start pool.
 struct start_begun {};
-/// It is over: an instance, or why there is none (then everything is undone).
+/// It is over: an instance, or why there is none (then everything is undone). Both: it started, but
+/// must not run.
 struct start_done {
   std::shared_ptr<backends::instance> instance;
   std::optional<base::error> why;

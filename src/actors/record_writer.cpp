@@ -42,6 +42,15 @@ record_writer::ticket record_writer::add(std::string id, record_change change) {
   return mine;
 }
 
+void record_writer::hurry(ticket t) {
+  {
+    const std::scoped_lock lock(mutex_);
+    if (done_ >= t || hurried_ >= t) return;
+    hurried_ = t;
+  }
+  due_.notify_one();
+}
+
 base::result<void> record_writer::wait(ticket t) {
   std::unique_lock lock(mutex_);
   if (done_ < t) {
@@ -59,7 +68,9 @@ void record_writer::run() {
   while (true) {
     due_.wait(lock, [this] { return stopping_ || !pending_.empty(); });
     if (pending_.empty()) return;
-    due_.wait_for(lock, linger, [this] { return stopping_ || wanted_ > done_; });
+    const auto wanted = [this] { return stopping_ || wanted_ > done_; };
+    due_.wait_for(lock, linger, [&] { return wanted() || hurried_ > done_; });
+    due_.wait_for(lock, breath, wanted);
     std::vector<record_change> batch;
     for (auto& [id, change] : pending_) batch.push_back(std::move(change));
     pending_.clear();

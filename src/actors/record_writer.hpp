@@ -1,12 +1,12 @@
 // Writes records behind the actors' backs, in order, on one thread of its own (the store pool).
 // save() and erase() only note what is to be written and return a ticket: a transition costs its
-// actor no wait. "Written before acted on" holds because whoever acts in the kernel does so on a
-// blocking pool and calls wait(ticket) there first, which has everything written at once. What
-// nobody waits for is written after `linger`: a kill -9 in between loses the newest phase of a
-// sandbox, never its existence, and recovery treats all living phases alike. Of several changes of
-// one sandbox only the newest is written, and all that are due go into one transaction, so a
-// sandbox's whole life costs about four.
-// The queue is bounded by the number of sandboxes (one entry each). Thread-safe.
+// actor no wait. Whoever acts in the kernel does so on a blocking pool and calls wait(ticket)
+// there, which has everything written at once: before a stop acts, and before anybody is told that
+// a start has. What nobody waits for is written after `linger`, when the sandbox's first command is
+// through: a kill -9 in between loses the newest phase of a sandbox, never its existence once it
+// was told, and recovery treats all living phases alike. Of several changes of one sandbox only the
+// newest is written, and all that are due go into one transaction, so a sandbox's whole life costs
+// about four. The queue is bounded by the number of sandboxes (one entry each). Thread-safe.
 #pragma once
 
 #include <chrono>
@@ -25,14 +25,16 @@ namespace dsec::actors {
 
 class record_writer {
  public:
-  static constexpr std::chrono::milliseconds linger{5};
+  static constexpr std::chrono::milliseconds linger{25};
+  /// The way from a start's thread to the launcher: on two CPUs the writing would be in its way.
+  static constexpr std::chrono::microseconds breath{400};
 
   /// Ticket of a change: changes with lower or equal numbers are older.
   using ticket = std::uint64_t;
 
   /// `outcome` is called on the writer's thread when a batch could not be written (its changes are
-  /// then given up: the next change of the same sandbox writes the whole record again), and when one
-  /// could after one that could not.
+  /// then given up: the next change of the same sandbox writes the whole record again), and when
+  /// one could after one that could not.
   record_writer(std::unique_ptr<record_store> store,
                 std::function<void(const base::result<void>&)> outcome);
   /// Writes what is due, then ends the thread.
@@ -43,6 +45,9 @@ class record_writer {
   ticket save(record_ptr record);
   ticket erase(std::string id);
 
+  /// Has everything up to `t` written soon, without waiting for it: after a breath, in which the
+  /// caller can hand on what it is at.
+  void hurry(ticket t);
   /// Blocks (pool threads only) until everything up to `t` is written; the error of the batch when
   /// the newest one that held such changes failed.
   base::result<void> wait(ticket t);
@@ -56,7 +61,8 @@ class record_writer {
   std::mutex mutex_;
   std::condition_variable due_, written_;
   std::map<std::string, record_change> pending_;
-  ticket last_ = 0;    // given out
+  ticket last_ = 0;  // given out
+  ticket hurried_ = 0;
   ticket wanted_ = 0;  // somebody waits for it
   ticket done_ = 0;    // written or given up
   ticket failed_up_to_ = 0;

@@ -34,19 +34,24 @@ bool worth_info(base::phase to) {
   return to == base::phase::running || to >= base::phase::stopping;
 }
 
-/// What the start pool runs.
+/// What the start pool runs. The record is written while the backend starts, and waited for before
+/// anybody hears of the sandbox; one that cannot be recorded is stopped again. What a kill -9 in
+/// between leaves without a record is cleared at the next start (orphans.hpp).
 void start_job(const worker& env, const ledger_ptr& book, const backends::start_spec& spec,
                record_writer::ticket written) {
   const auto give_up = [&](base::error why) {
     book->events.add(start_done{nullptr, std::move(why)});
   };
   if (book->start_cancelled) return give_up({errc::cancelled, "stopped before it started", 0});
-  if (auto ok = env.writer->wait(written); !ok) return give_up(std::move(ok).error());
   if (auto ok = base::failpoint::check("sandbox.start"); !ok) return give_up(std::move(ok).error());
+  env.writer->hurry(written);
   book->events.add(start_begun{});
   auto instance = env.backend->start(spec, make_sink(book));
   if (!instance) return give_up(std::move(instance).error());
-  book->events.add(start_done{std::shared_ptr<backends::instance>(std::move(*instance)), {}});
+  std::optional<base::error> unrecorded;
+  if (auto ok = env.writer->wait(written); !ok) unrecorded = std::move(ok).error();
+  book->events.add(
+      start_done{std::shared_ptr<backends::instance>(std::move(*instance)), std::move(unrecorded)});
 }
 
 }  // namespace
@@ -120,9 +125,13 @@ void sandbox_state::apply(const start_begun&) {
 
 void sandbox_state::apply(const start_done& e) {
   book->start_in_flight = false;
-  if (e.why) return fail_start(*e.why);
+  if (!e.instance) return fail_start(*e.why);
   book->instance = e.instance;
   on_instance();
+  if (e.why) {  // it runs, but its record could not be written
+    book->start_error = e.why;
+    book->early_gone = instance_gone{cause::backend, e.why->to_string()};
+  }
 }
 
 /// The backend has started it.
@@ -137,11 +146,11 @@ void sandbox_state::on_instance() {
   answer_create_waiters();
 }
 
-/// It died as soon as it ran, before the start was told.
+/// It died as soon as it ran, before the start was told; or it must not run.
 void sandbox_state::on_stillborn(const instance_gone& e) {
   book->record.key.clear();
   const auto written = transition(base::phase::failed, e.why, e.detail);
-  book->start_error = why_not_running();
+  if (!book->start_error) book->start_error = why_not_running();
   answer_create_waiters();
   stop_instance(written);
 }

@@ -13,6 +13,7 @@
 
 #include "actors/gateway.hpp"
 #include "actors/node_memory.hpp"
+#include "actors/orphans.hpp"
 #include "actors/root_supervisor.hpp"
 #include "actors/runtime.hpp"
 #include "actors/terminator.hpp"
@@ -149,7 +150,13 @@ base::result<void> node_impl::start() {
   worker_ = make_worker(deps_, std::move(records));
   table_ = make_edge_table(std::move(known), *worker_);
   system_ = std::make_unique<caf::actor_system>(runtime_);
+  const base::paths paths(config_.state);
+  const auto orphans = find_orphans(paths, known);
   root_ = system_->spawn(root_supervisor, root_args{worker_, table_, slot_, deps_.give_up});
+  for (const auto& id : orphans) {
+    base::log::warn("sandbox_orphaned", {{"sandbox", id}});
+    (void)worker_->background_pool->submit([paths, id] { remove_sandbox_files(paths, id); });
+  }
   terminator_ = system_->spawn(terminator, root_);
   // The gateway is there once the root answers.
   caf::scoped_actor self{*system_};

@@ -18,7 +18,8 @@ base::result<std::vector<actors::sandbox_record>> memory_records::load() {
 }
 
 base::result<void> memory_records::apply(const std::vector<actors::record_change>& changes) {
-  const std::scoped_lock lock(mutex_);
+  std::unique_lock lock(mutex_);
+  released_.wait(lock, [this] { return !held_; });
   if (failing_) return base::fail(base::errc::io, "disk full");
   for (const auto& change : changes) {
     if (const auto* r = std::get_if<actors::record_ptr>(&change)) {
@@ -39,6 +40,14 @@ std::optional<actors::sandbox_record> memory_records::find(const std::string& id
 void memory_records::fail_from_now(bool on) {
   const std::scoped_lock lock(mutex_);
   failing_ = on;
+}
+
+void memory_records::hold(bool on) {
+  {
+    const std::scoped_lock lock(mutex_);
+    held_ = on;
+  }
+  released_.notify_all();
 }
 
 base::result<actors::resolved_images> fixed_images::resolve(const actors::image_refs& refs) {

@@ -10,6 +10,7 @@
 #include <caf/scheduler/test_coordinator.hpp>
 #include <caf/send.hpp>
 #include <chrono>
+#include <condition_variable>
 #include <deque>
 #include <functional>
 #include <map>
@@ -56,9 +57,13 @@ class memory_records final : public actors::record_store {
   base::result<void> apply(const std::vector<actors::record_change>& changes) override;
   std::optional<actors::sandbox_record> find(const std::string& id) const;
   void fail_from_now(bool on);
+  /// Nothing is written until it is let go.
+  void hold(bool on);
 
  private:
   mutable std::mutex mutex_;
+  std::condition_variable released_;
+  bool held_ = false;
   std::map<std::string, actors::sandbox_record> rows_;
   bool failing_ = false;
 };

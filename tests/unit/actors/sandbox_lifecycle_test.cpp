@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <thread>
 #include <utility>
 
 #include "base/failpoint.hpp"
@@ -38,28 +39,51 @@ TEST_CASE("a create answers when the sandbox runs, and its record is written") {
   CHECK(node.record(a.sandbox_id)->owner == "alice");
 }
 
-TEST_CASE("the record is in the store before the backend starts anything") {
+TEST_CASE("the record is written while the backend starts") {
   std::optional<base::phase> seen;
   memory_records* records = nullptr;
   node_fixture node(
       {.run = {},
        .on_step = [&](std::string_view step, const std::string& id) -> base::result<void> {
-         if (step == "start") seen = records->find(id).value().phase;
+         const auto give_up = std::chrono::steady_clock::now() + 10s;
+         while (step == "start" && !seen && std::chrono::steady_clock::now() < give_up) {
+           if (const auto r = records->find(id)) seen = r->phase;
+         }
          return {};
        }});
   records = node.records;
   client alice(node, "alice");
-  alice.call(create());
-  CHECK(seen == base::phase::preparing);
+  CHECK(alice.call(create()).phase == "running");
+  CHECK(seen.has_value());
 }
 
-TEST_CASE("a store that cannot be written fails the create and starts nothing") {
+TEST_CASE("a create is answered when its record is written, not before") {
+  node_fixture node;
+  client alice(node, "alice");
+  node.records->hold(true);
+  std::size_t answers = 1;
+  std::thread store([&, before = alice.session->sent.size()] {
+    const auto give_up = std::chrono::steady_clock::now() + 10s;
+    while (node.backend->live() == 0 && std::chrono::steady_clock::now() < give_up) {
+      std::this_thread::yield();
+    }
+    answers = alice.session->sent.size() - before;
+    node.records->hold(false);
+  });
+  const auto a = alice.call(create());
+  store.join();
+  CHECK(answers == 0);
+  CHECK(a.phase == "running");
+  CHECK(node.record(a.sandbox_id).has_value());
+}
+
+TEST_CASE("a store that cannot be written fails the create and leaves nothing") {
   node_fixture node;
   client alice(node, "alice");
   node.records->fail_from_now(true);
   const auto a = alice.call(create());
   CHECK(a.code == "io");
-  CHECK(node.backend->started().empty());
+  CHECK(node.backend->live() == 0);
   node.records->fail_from_now(false);
   CHECK(alice.call(create()).phase == "running");
 }
