@@ -65,6 +65,15 @@ def tiny_tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return images.build_tiny(tmp_path_factory.mktemp("tiny"))
 
 
+def assert_nothing(leaks: Callable[[], str]) -> None:
+    left = leaks()
+    deadline = time.monotonic() + 5
+    while left and time.monotonic() < deadline:  # the kernel frees some of it a little later
+        time.sleep(0.05)
+        left = leaks()
+    assert not left, f"left behind:\n{left}"
+
+
 def serve(name: str, prepare: Callable[[Daemon], None]) -> Iterator[Daemon]:
     """A running daemon that libdsec finds; afterwards nothing of it may be left."""
     daemon = Daemon(name)
@@ -76,12 +85,7 @@ def serve(name: str, prepare: Callable[[Daemon], None]) -> Iterator[Daemon]:
         yield daemon
         loop_thread.close()
         daemon.stop()
-        left = daemon.leaks()
-        deadline = time.monotonic() + 5
-        while left and time.monotonic() < deadline:  # the kernel frees some of it a little later
-            time.sleep(0.05)
-            left = daemon.leaks()
-        assert not left, f"left behind:\n{left}"
+        assert_nothing(daemon.leaks)
     finally:
         loop_thread.close()
         daemon.stop()
@@ -95,6 +99,17 @@ def daemon(request: pytest.FixtureRequest, tiny_tree: Path) -> Iterator[Daemon]:
     """This module's daemon, with the image tiny:1."""
     name = re.sub(r"\W+", "-", request.module.__name__.removeprefix("test_"))[:16]
     yield from serve(name, lambda d: d.image_import(TINY, tiny_tree, "base"))
+
+
+@pytest.fixture(autouse=True)
+def _nothing_left_alive(request: pytest.FixtureRequest) -> Iterator[None]:
+    """After a test that has ended its sandboxes nothing of them is left in the running daemon."""
+    served = [n for n in ("daemon", "own") if n in request.fixturenames]
+    daemons = [request.getfixturevalue(n) for n in served]
+    yield
+    for daemon in daemons:
+        if daemon.running and not any(s.alive for s in Sandbox.list()):
+            assert_nothing(daemon.live_leaks)
 
 
 @pytest.fixture

@@ -18,7 +18,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 START_SECONDS = 60
-STOP_SECONDS = 60
+STOP_SECONDS = 90
+SLOT_POOL = 8  # node.slot_pool of a daemon without a configuration file
 
 
 def binary() -> Path:
@@ -89,14 +90,22 @@ class Daemon:
         self._process.wait()
         self._process = None
 
-    def leaks(self) -> str:
+    def leaks(self, *more: str) -> str:
         """What of the instance is on the host, a line each. Records of ended sandboxes may stay."""
         done = subprocess.run(
-            [leak_check(), self.instance, self.state, "--records"],
+            [leak_check(), self.instance, self.state, "--records", *more],
             capture_output=True, text=True, timeout=60,
         )  # fmt: skip
         assert done.returncode in (0, 1), done.stdout + done.stderr
         return done.stdout
+
+    def live_leaks(self) -> str:
+        """The same while it runs without a sandbox: what there is beyond its ready slots."""
+        return self.leaks("--live", str(SLOT_POOL))
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
 
     def remove(self) -> None:
         """Deletes the state directory, and ends what a failed test has left running."""

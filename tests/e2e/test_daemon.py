@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import subprocess
+import threading
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 from conftest import TINY, serve
 from daemon import Daemon, binary
+from host import alive
 
 from libdsec import DSecError, Sandbox
 from libdsec._loop import loop_thread
@@ -51,6 +53,74 @@ def test_stopping_it_ends_what_runs(own: Daemon):
     assert time.monotonic() - started < 30
     own.start()
     assert {(s.id, s.phase) for s in Sandbox.list()} == {(s.id, "stopped") for s in sandboxes}
+
+
+@pytest.fixture
+def ice() -> Iterator[Path]:
+    """A group whose members get no signal, not even SIGKILL, until it is thawed: as a process in an
+    uninterruptible call."""
+    freezer = Path("/sys/fs/cgroup/freezer")
+    if not (freezer / "tasks").exists():
+        pytest.skip("no version 1 freezer")
+    group = freezer / f"dsec-e2e-{os.getpid()}"
+    group.mkdir()
+    try:
+        yield group
+    finally:
+        thaw(group)
+        deadline = time.monotonic() + 10
+        while (group / "tasks").read_text() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        group.rmdir()
+
+
+def freeze(group: Path, marker: str) -> None:
+    while not alive(marker):  # the shell has not become it yet
+        time.sleep(0.01)
+    for pid in alive(marker):
+        (group / "cgroup.procs").write_text(pid)
+    (group / "freezer.state").write_text("FROZEN")
+    while (group / "freezer.state").read_text() != "FROZEN\n":
+        time.sleep(0.01)
+
+
+def thaw(group: Path) -> None:
+    (group / "freezer.state").write_text("THAWED")
+
+
+def test_what_cannot_be_killed_holds_up_nobody_and_is_ended_later(own: Daemon, ice: Path):
+    stuck, *others = [Sandbox.create(TINY, memory_mb=32) for _ in range(4)]
+    stuck.commands.start("sleep 31415")
+    freeze(ice, "31415")
+    waiting = threading.Thread(target=stuck.stop)
+    waiting.start()
+    started = time.monotonic()
+    for sb in others:
+        sb.stop()
+    assert time.monotonic() - started < 5
+    waiting.join()
+    info = next(s for s in Sandbox.list() if s.id == stuck.id)
+    assert (info.phase, info.cause) == ("failed", "killed")
+    thaw(ice)
+    deadline = time.monotonic() + 30
+    while own.live_leaks() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert own.live_leaks() == ""
+
+
+def test_stopping_it_leaves_only_what_cannot_be_killed(own: Daemon, ice: Path):
+    sandboxes = [Sandbox.create(TINY, memory_mb=32) for _ in range(4)]
+    sandboxes[0].commands.start("sleep 31416")
+    sandboxes[1].commands.start("sleep 31417")
+    freeze(ice, "31416")
+    with pytest.raises(AssertionError, match="dsecd ended with"):  # it says what it leaves
+        own.stop()
+    assert "giving_up" not in own.tail(200)
+    assert alive("31416")
+    assert not alive("31417")
+    thaw(ice)
+    own.start()
+    assert {s.phase for s in Sandbox.list()} == {"stopped", "failed"}
 
 
 def test_what_a_killed_daemon_leaves_is_taken_up_or_cleared_away(own: Daemon):
