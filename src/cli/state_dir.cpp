@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/ids.hpp"
+#include "fs/files.hpp"
 
 namespace dsec::cli {
 namespace {
@@ -28,21 +29,8 @@ struct flock whole_file() {
   return f;
 }
 
-/// tmp + fsync + rename: whole or not there at all (class power).
-base::result<void> write_whole(const std::filesystem::path& file, const std::string& text,
-                               mode_t mode) {
-  const auto temporary = file.string() + ".tmp";
-  const int fd =
-      ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, mode);
-  if (fd < 0) return fail_errno("cannot write '" + temporary + "'");
-  const auto n = ::write(fd, text.data(), text.size());
-  const bool whole = n == static_cast<ssize_t>(text.size()) && ::fsync(fd) == 0;
-  const int number = errno;
-  ::close(fd);
-  if (!whole) return fail(base::from_errno("cannot write '" + temporary + "'", number));
-  if (::rename(temporary.c_str(), file.c_str()) != 0)
-    return fail_errno("cannot write '" + file.string() + "'");
-  return {};
+base::result<void> write_whole(const std::filesystem::path& file, const std::string& text) {
+  return fs::write_file_power(file, file.string() + ".tmp", text);
 }
 
 std::string read_line(const std::filesystem::path& file) {
@@ -55,7 +43,7 @@ std::string read_line(const std::filesystem::path& file) {
 base::result<void> claim_for(const base::paths& paths, const std::string& instance) {
   const auto owner = read_line(paths.instance_file());
   if (owner == instance) return {};
-  if (owner.empty()) return write_whole(paths.instance_file(), instance + "\n", 0600);
+  if (owner.empty()) return write_whole(paths.instance_file(), instance + "\n");
   return fail(errc::conflict, "state directory '" + paths.state().string() +
                                   "' belongs to instance '" + owner + "', not '" + instance +
                                   "'; give --instance " + owner + " or another --state");
@@ -93,7 +81,7 @@ state_lock::~state_lock() {
 }
 
 base::result<void> state_lock::publish_url(const std::string& url) const {
-  return write_whole(paths_.url(), url + "\n", 0600);
+  return write_whole(paths_.url(), url + "\n");
 }
 
 base::result<std::optional<pid_t>> lock_holder(const base::paths& paths) {
@@ -129,7 +117,7 @@ base::result<std::string> load_or_make_api_key(const base::paths& paths) {
     return key;
   }
   auto key = "dsec_" + base::random_token(256);
-  DSEC_CHECK(write_whole(paths.api_key(), key + "\n", 0600));
+  DSEC_CHECK(write_whole(paths.api_key(), key + "\n"));
   return key;
 }
 
