@@ -31,6 +31,7 @@ net::listener_callbacks echo() {
                                                   session->send(answer);
                                                 },
                                             .malformed = [](const base::error&) {},
+                                            .room = {},
                                             .closed = [] {}};
               },
           .get = [](std::string_view) { return std::optional<net::http_answer>{}; }};

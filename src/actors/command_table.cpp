@@ -74,6 +74,10 @@ command* command_table::live_command(const std::string& id) {
   return it == kept_.end() || it->second.over() ? nullptr : &it->second;
 }
 
+void command_table::want_kill(const std::string& id) {
+  if (auto* c = live_command(id)) c->kill_wanted = true;
+}
+
 void command_table::close(command& c, command::state how) {
   c.now = how;
   kept_bytes_ += c.kept_bytes();

@@ -34,6 +34,7 @@ struct command {
   std::chrono::system_clock::time_point started;
   backends::command_exited exit;
   base::error why;
+  bool kill_wanted = false;  // asked for before the instance knew it
 
   [[nodiscard]] bool over() const { return now >= state::ended; }
   [[nodiscard]] std::uint64_t kept_bytes() const;
@@ -57,6 +58,9 @@ class command_table {
   base::result<void> add(const backends::exec_spec& spec);
   /// The backend did not take it, or could not start it now: as if it had never been added.
   void withdraw(const std::string& id);
+
+  /// To be killed as soon as it has started.
+  void want_kill(const std::string& id);
 
   /// Fates, as the backend reports them; unknown ids and repetitions are ignored (false).
   bool started(const backends::command_started& event);

@@ -182,7 +182,7 @@ void edge_state::on_released(const sandbox_released& m) {
   --live;
   limits_bytes -= record->spec.limits.memory_bytes;
   settling_bytes -= std::exchange(e.settling_bytes, 0);
-  if (!m.ever_ran) {
+  if (!m.keeps_key) {
     std::erase_if(table->keys, [&](const auto& k) { return k.second.sandbox_id == m.id; });
   }
   table->ended.push_back(m.id);
@@ -354,6 +354,7 @@ edge_self::behavior_type edge(edge_self::stateful_pointer<edge_state> self, work
       [self](const call& c) { return self->state.on_call(c); },
       [self](const find_sandbox& m) { return self->state.on_find(m); },
       [self](stop_everything) { return self->state.on_stop_everything(); },
+      [self](const creates_abandoned& m) { self->state.on_abandoned(m); },
       [self](const sandbox_released& m) { self->state.on_released(m); },
       [self](const sandbox_due& m) { self->state.on_due(m); },
       [self](const images_resolved& m) { self->state.on_resolved(m); },

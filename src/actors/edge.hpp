@@ -65,6 +65,7 @@ struct edge_state {
   struct create_waiter {
     waiter who;
     call request;
+    std::optional<time_point> abandoned;  // since when its client is gone
   };
   struct pending_create {
     std::string principal;
@@ -72,6 +73,9 @@ struct edge_state {
     create_request wanted;               // until the images are known
     std::optional<sandbox_spec> spec;    // then it waits for admission
     std::vector<create_waiter> waiters;  // the first, and those with the same key
+
+    /// When it is withdrawn unless somebody asks for it again; nullopt while somebody is there.
+    [[nodiscard]] std::optional<time_point> abandoned_until() const;
   };
 
   edge_self::pointer self;
@@ -115,6 +119,7 @@ struct edge_state {
   // edge_create.cpp
   void on_resolved(const images_resolved& m);
   void on_memory(const memory_read& m);
+  void on_abandoned(const creates_abandoned& m);
   void on_alarm(const alarm_rang& rang);
 
  private:

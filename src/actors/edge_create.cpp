@@ -50,13 +50,13 @@ std::optional<caf::result<reply>> edge_state::known_key(const call& c, const edg
     if (used->second.body_hash != hash) return reply(error_reply(c.id, key_conflict(key.second)));
     auto& e = table->sandboxes.at(used->second.sandbox_id);
     if (e.given_up) return std::nullopt;
-    return self->delegate(actor_of(e), await_running{c});
+    return self->delegate(actor_of(e), await_running{c, {}});
   }
   const auto waiting = waiting_keys.find(key);
   if (waiting == waiting_keys.end()) return std::nullopt;
   auto& p = creates.at(waiting->second);
   if (p.wanted.body_hash != hash) return reply(error_reply(c.id, key_conflict(key.second)));
-  p.waiters.push_back({{self->make_response_promise<reply>(), c.id, c.deadline}, c});
+  p.waiters.push_back({{self->make_response_promise<reply>(), c.id, c.deadline}, c, {}});
   deadlines.want(self, c.deadline);
   return p.waiters.back().who.promise;
 }
@@ -73,7 +73,7 @@ caf::result<reply> edge_state::begin_create(const call& c, const std::string& ke
       });
   if (!submitted) return reply(error_reply(c.id, submitted.error()));
   pending_create p{c.from->principal, key, std::move(wanted), {}, {}};
-  p.waiters.push_back({{self->make_response_promise<reply>(), c.id, c.deadline}, c});
+  p.waiters.push_back({{self->make_response_promise<reply>(), c.id, c.deadline}, c, {}});
   auto promise = p.waiters.back().who.promise;
   if (!key.empty()) waiting_keys.emplace(edge_table::key{p.principal, key}, token);
   creates.emplace(token, std::move(p));
@@ -176,6 +176,12 @@ void edge_state::admit(std::uint64_t token) {
   }
   edge_entry e;
   e.book = std::make_shared<ledger>(std::move(record));
+  const auto& asked = p.waiters.front().request;
+  e.book->trace = asked.trace;
+  base::log::info("sandbox_admitted", {{"sandbox", id},
+                                       {"trace", asked.trace},
+                                       {"principal", asked.from->principal},
+                                       {"peer", asked.from->peer}});
   e.admitted = now();
   e.settling_bytes = first_need(e.book->record.spec.limits.memory_bytes);
   settling_bytes += e.settling_bytes;
@@ -185,7 +191,7 @@ void edge_state::admit(std::uint64_t token) {
   e.book->status.touch(now());
   caf::anon_send(watcher, watch_sandbox{id, e.book, now()});
   auto& actor = actor_of(table->sandboxes.emplace(id, std::move(e)).first->second);
-  for (auto& w : p.waiters) w.who.promise.delegate(actor, await_running{w.request});
+  for (auto& w : p.waiters) w.who.promise.delegate(actor, await_running{w.request, w.abandoned});
   if (std::exchange(refill_armed, true)) return;
   self->delayed_send(self, refill_delay, refill_due{});
 }
@@ -207,6 +213,30 @@ base::error edge_state::why_late(const pending_create& p) {
           "not admitted in time for want of " + describe(what, policy(), load(), limit), 0};
 }
 
+std::optional<time_point> edge_state::pending_create::abandoned_until() const {
+  if (waiters.empty()) return std::nullopt;
+  auto last = time_point::min();
+  for (const auto& w : waiters) {
+    if (!w.abandoned) return std::nullopt;
+    last = std::max(last, *w.abandoned);
+  }
+  return last + abandon_grace;
+}
+
+/// Whether a create still waits here or has become a sandbox is not known to its connection.
+void edge_state::on_abandoned(const creates_abandoned& m) {
+  for (auto& [token, p] : creates) {
+    for (auto& w : p.waiters) {
+      if (m.names(w.request)) w.abandoned = now();
+    }
+  }
+  for (auto& [id, e] : table->sandboxes) {
+    if (e.live && e.actor && e.book->status.record()->owner == m.from->principal)
+      caf::anon_send(e.actor, m);
+  }
+  deadlines.want(self, now() + abandon_grace);
+}
+
 void edge_state::expire_creates() {
   const auto at = now();
   auto earliest = time_point::max();
@@ -220,9 +250,14 @@ void edge_state::expire_creates() {
       }
     }
     std::erase_if(p.waiters, [&](const create_waiter& w) { return w.who.deadline <= at; });
-    if (p.waiters.empty()) empty.push_back(token);
+    const auto until = p.abandoned_until();
+    if (p.waiters.empty() || (until && *until <= at)) {
+      empty.push_back(token);
+    } else if (until) {
+      earliest = std::min(earliest, *until);
+    }
   }
-  for (const auto token : empty) fail_create(token, {});
+  for (const auto token : empty) fail_create(token, {errc::cancelled, "its client has gone", 0});
   if (earliest != time_point::max()) deadlines.want(self, earliest);
 }
 

@@ -70,6 +70,9 @@ gateway_actor::behavior_type gateway(gateway_actor::stateful_pointer<gateway_sta
       [self](const call& c) { return self->state.on_call(c); },
       [self](const find_sandbox& m) { return self->state.on_find(m); },
       [self](close_everything) { return self->state.on_close(); },
+      [self](const creates_abandoned& m) {
+        if (self->state.edge) caf::anon_send(self->state.edge, m);
+      },
       [self](const edge_is& m) { self->state.edge = m.edge; },
       [self](const connection_opened& m) { self->state.on_opened(m); },
   };
@@ -93,6 +96,7 @@ net::session_handler open_connection(caf::actor_system& system, const gateway_ac
           [connection](base::error e) {
             caf::anon_send(connection, frame_malformed{std::move(e)});
           },
+      .room = [connection] { caf::anon_send(connection, room_made{}); },
       .closed = [connection] { caf::anon_send(connection, connection_lost{}); }};
 }
 

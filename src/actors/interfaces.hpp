@@ -7,14 +7,17 @@
 // of pool jobs) stand beside its implementation; what other actors may send stands here.
 #pragma once
 
+#include <algorithm>
 #include <caf/allowed_unsafe_message_type.hpp>
 #include <caf/replies_to.hpp>
 #include <caf/typed_actor.hpp>
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "actors/ledger.hpp"
 #include "base/phase.hpp"
@@ -58,6 +61,7 @@ struct call {
   std::uint64_t id = 0;  // of the request, copied out of the frame
   time_point deadline;
   msg<proto::Request> request;
+  std::string trace;  // the client's, or made here: stands in log lines about it
 };
 
 // ---- sandbox: one per sandbox of this worker
@@ -67,7 +71,19 @@ struct call {
 /// failed.
 struct await_running {
   call request;
+  std::optional<time_point> abandoned;  // since when its client is gone
 };
+/// A connection was lost over these creates. Their client may come back and send them again; what
+/// nobody has asked for again after abandon_grace, or used, is withdrawn.
+struct creates_abandoned {
+  std::shared_ptr<const caller> from;
+  std::vector<std::uint64_t> ids;  // of the requests
+
+  [[nodiscard]] bool names(const call& c) const {
+    return c.from == from && std::find(ids.begin(), ids.end(), c.id) != ids.end();
+  }
+};
+inline constexpr std::chrono::seconds abandon_grace{5};
 /// Ends the sandbox, in whatever phase; the first cause wins.
 struct end_sandbox {
   base::cause why = base::cause::none;
@@ -90,13 +106,14 @@ using sandbox_actor = caf::typed_actor<caf::replies_to<call>::with<reply>,      
                                        caf::replies_to<await_running>::with<reply>,  //
                                        caf::reacts_to<end_sandbox>,                  //
                                        caf::reacts_to<end_if_idle>,                  //
+                                       caf::reacts_to<creates_abandoned>,            //
                                        caf::reacts_to<new_parent>,                   //
                                        caf::reacts_to<forget_sandbox>>;
 
 /// To the edge: the sandbox has ended and nothing of it is left on the host.
 struct sandbox_released {
   std::string id;
-  bool ever_ran = false;
+  bool keeps_key = false;  // or a create with its key makes a new one
 };
 
 // ---- reaper: time limits of sandboxes, one per edge
@@ -145,6 +162,7 @@ using edge_actor = caf::typed_actor<caf::replies_to<call>::with<reply>,  // crea
                                                                          // list images, ping
                                     caf::replies_to<find_sandbox>::with<found_sandbox>,          //
                                     caf::replies_to<stop_everything>::with<everything_stopped>,  //
+                                    caf::reacts_to<creates_abandoned>,                           //
                                     caf::reacts_to<sandbox_released>,                            //
                                     caf::reacts_to<sandbox_due>>;
 
@@ -165,6 +183,8 @@ struct frame_arrived {
 struct frame_malformed {
   base::error why;
 };
+/// The client has taken enough of its replies for what waits for room.
+struct room_made {};
 struct connection_lost {};
 /// Answers what it can, then closes.
 struct close_connection {
@@ -172,6 +192,7 @@ struct close_connection {
 };
 using ws_conn_actor = caf::typed_actor<caf::reacts_to<frame_arrived>,    //
                                        caf::reacts_to<frame_malformed>,  //
+                                       caf::reacts_to<room_made>,        //
                                        caf::reacts_to<connection_lost>,  //
                                        caf::reacts_to<close_connection>>;
 
@@ -183,6 +204,7 @@ using gateway_actor =
     caf::typed_actor<caf::replies_to<call>::with<reply>,                          // as edge_actor
                      caf::replies_to<find_sandbox>::with<found_sandbox>,          // as edge_actor
                      caf::replies_to<close_everything>::with<everything_closed>,  //
+                     caf::reacts_to<creates_abandoned>,                           // as edge_actor
                      caf::reacts_to<edge_is>,                                     //
                      caf::reacts_to<connection_opened>>;
 
@@ -220,6 +242,7 @@ CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::call)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::await_running)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::end_sandbox)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::end_if_idle)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::creates_abandoned)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::forget_sandbox)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::new_parent)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::sandbox_released)
@@ -235,6 +258,7 @@ CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::close_everything)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::everything_closed)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::frame_arrived)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::frame_malformed)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::room_made)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::connection_lost)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::close_connection)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::connection_opened)

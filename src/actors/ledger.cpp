@@ -1,5 +1,6 @@
 #include "actors/ledger.hpp"
 
+#include <algorithm>
 #include <utility>
 
 namespace dsec::actors {
@@ -31,6 +32,34 @@ void sandbox_status::publish(record_ptr record) {
 record_ptr sandbox_status::record() const {
   const std::scoped_lock lock(mutex_);
   return record_;
+}
+
+std::optional<std::chrono::steady_clock::time_point> create_askers::all_gone() const {
+  if (claimed || list.empty()) return std::nullopt;
+  auto last = std::chrono::steady_clock::time_point::min();
+  for (const auto& a : list) {
+    if (!a.gone) return std::nullopt;
+    last = std::max(last, *a.gone);
+  }
+  return last;
+}
+
+const write_log::write* write_log::find(const std::string& command_id) const {
+  const auto it = known_.find(command_id);
+  return it == known_.end() ? nullptr : &it->second;
+}
+
+void write_log::begin(const std::string& command_id, std::string path) {
+  known_.insert_or_assign(command_id, write{std::move(path), std::nullopt});
+  order_.push_back(command_id);
+  if (order_.size() <= most) return;
+  known_.erase(order_.front());
+  order_.pop_front();
+}
+
+void write_log::end(const std::string& command_id, base::result<std::uint64_t> outcome) {
+  const auto it = known_.find(command_id);
+  if (it != known_.end()) it->second.outcome = std::move(outcome);
 }
 
 ledger::ledger(sandbox_record r) : record(std::move(r)) {

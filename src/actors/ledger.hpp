@@ -20,6 +20,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <variant>
 #include <vector>
 
@@ -28,6 +29,8 @@
 #include "backends/backend.hpp"
 
 namespace dsec::actors {
+
+struct caller;
 
 /// The backend's start began: the sandbox left the queue of the start pool.
 struct start_begun {};
@@ -46,9 +49,13 @@ struct instance_gone {
   base::cause why = base::cause::backend;
   std::string detail;
 };
+/// A command that could not be started now is forgotten by the instance: its id is free again.
+struct command_forgotten {
+  backends::command_failed failed;
+};
 using ledger_event =
     std::variant<start_begun, start_done, stop_done, instance_gone, backends::command_started,
-                 backends::command_failed, backends::command_exited>;
+                 backends::command_failed, backends::command_exited, command_forgotten>;
 
 class inbox {
  public:
@@ -95,19 +102,58 @@ class sandbox_status {
   std::atomic<std::uint32_t> file_operations_{0};
 };
 
+/// Who asked for a sandbox to be created, for as long as it may turn out that none of them is left.
+struct create_askers {
+  struct asker {
+    std::shared_ptr<const caller> from;
+    std::uint64_t request = 0;
+    std::optional<std::chrono::steady_clock::time_point> gone;
+  };
+  std::vector<asker> list;
+  bool claimed = false;  // somebody has used it, or many have asked: it stays
+
+  /// Since when all of them are gone.
+  [[nodiscard]] std::optional<std::chrono::steady_clock::time_point> all_gone() const;
+};
+
+/// Writes that carry an id of their client's: none is done twice, however often it is sent. The
+/// last `most` are remembered, which is more than can be on their way.
+class write_log {
+ public:
+  static constexpr std::size_t most = 1024;
+  struct write {
+    std::string path;
+    std::optional<base::result<std::uint64_t>> outcome;  // size of the file, once it is done
+  };
+
+  [[nodiscard]] const write* find(const std::string& command_id) const;
+  void begin(const std::string& command_id, std::string path);
+  void end(const std::string& command_id, base::result<std::uint64_t> outcome);
+  /// It was not done: sent again, it is.
+  void withdraw(const std::string& command_id) { known_.erase(command_id); }
+
+ private:
+  std::unordered_map<std::string, write> known_;
+  std::deque<std::string> order_;  // of beginning; may name withdrawn ones
+};
+
 struct ledger {
   explicit ledger(sandbox_record r);
 
   sandbox_record record;
+  std::string trace;  // of the create, for logs
   command_table commands;
   std::shared_ptr<backends::instance> instance;
   std::uint64_t file_operations = 0;  // numbers their command ids
-  bool start_in_flight = false;       // a start job was handed to the pool and has not answered
-  bool stop_in_flight = false;        // a stop job likewise
-  bool stop_incomplete = false;       // the last stop left something
+  write_log writes;
+  bool start_in_flight = false;  // a start job was handed to the pool and has not answered
+  bool stop_in_flight = false;   // a stop job likewise
+  bool stop_incomplete = false;  // the last stop left something
   bool ever_ran = false;
-  bool released = false;                   // nothing of it is left on the host
-  std::optional<base::error> start_error;  // why it never ran
+  bool withdrawn = false;  // ended because nobody was left who had asked for it
+  create_askers askers;
+  bool released = false;                    // nothing of it is left on the host
+  std::optional<base::error> start_error;   // why it never ran
   std::optional<instance_gone> early_gone;  // it died before start_done was taken
   std::deque<ledger_event>
       todo;  // taken from the inbox, not yet acted on: a crash loses at most one

@@ -29,10 +29,11 @@ capnp::Data::Reader raw(std::string_view s) {
 
 /// One reply: `fill` gets the body.
 template <class F>
-proto::frame build(std::uint64_t id, F&& fill) {
+proto::frame build(std::uint64_t id, F&& fill, bool truncated = false) {
   capnp::MallocMessageBuilder message;
   auto reply = message.initRoot<proto::Reply>();
   reply.setId(id);
+  reply.setTruncated(truncated);
   fill(reply.getBody());
   return proto::frame::from_builder(message);
 }
@@ -157,10 +158,11 @@ proto::frame sandboxes_reply(std::uint64_t id, const std::vector<sandbox_view>& 
     bytes += listed_bytes(sandboxes[count]);
     if (bytes > most_listed_bytes) break;
   }
-  return build(id, [&](auto body) {
+  const auto fill = [&](auto body) {
     auto list = body.initSandboxes(static_cast<unsigned>(count));
     for (unsigned i = 0; i < count; ++i) put_sandbox(list[i], sandboxes[i]);
-  });
+  };
+  return build(id, fill, count < sandboxes.size());
 }
 
 proto::frame command_reply(std::uint64_t id, std::string_view sandbox_id, const command& c,
@@ -168,22 +170,40 @@ proto::frame command_reply(std::uint64_t id, std::string_view sandbox_id, const 
   return build(id, [&](auto body) { put_command(body.initCommand(), sandbox_id, c, output); });
 }
 
+proto::frame without_output(const proto::frame& command) {
+  proto::frame out = command;
+  static_cast<void>(proto::view<proto::Reply>(command).read([&](proto::Reply::Reader reply) {
+    if (!reply.getBody().isCommand()) return;
+    capnp::MallocMessageBuilder whole;
+    whole.setRoot(reply);
+    auto c = whole.getRoot<proto::Reply>().getBody().getCommand();
+    c.disownStdout();
+    c.disownStderr();
+    // What was disowned leaves a hole; a copy has none.
+    capnp::MallocMessageBuilder compact;
+    compact.setRoot(whole.getRoot<proto::Reply>().asReader());
+    out = proto::frame::from_builder(compact);
+  }));
+  return out;
+}
+
 proto::frame commands_reply(std::uint64_t id, std::string_view sandbox_id,
                             const std::vector<const command*>& list) {
-  return build(id, [&](auto body) {
-    // Newest first when not all fit: 4096 kept results with arguments of 4 KiB each are the most
-    // there can be.
-    std::size_t bytes = 0;
-    std::size_t count = 0;
-    for (auto c = list.rbegin(); c != list.rend(); ++c, ++count) {
-      bytes += 512;
-      for (const auto& a : (*c)->argv) bytes += a.size() + 16;
-      if (bytes > most_listed_bytes) break;
-    }
+  // Newest first when not all fit: 4096 kept results with arguments of 4 KiB each are the most
+  // there can be.
+  std::size_t bytes = 0;
+  std::size_t count = 0;
+  for (auto c = list.rbegin(); c != list.rend(); ++c, ++count) {
+    bytes += 512;
+    for (const auto& a : (*c)->argv) bytes += a.size() + 16;
+    if (bytes > most_listed_bytes) break;
+  }
+  const auto first = list.size() - count;
+  const auto fill = [&](auto body) {
     auto out = body.initCommands(static_cast<unsigned>(count));
-    const auto first = list.size() - count;
     for (unsigned i = 0; i < count; ++i) put_command(out[i], sandbox_id, *list[first + i], {});
-  });
+  };
+  return build(id, fill, first > 0);
 }
 
 proto::frame output_reply(std::uint64_t id, const backends::output_piece& piece,

@@ -24,7 +24,8 @@ struct sandbox_view {
   std::uint32_t commands_running = 0;
 };
 proto::frame sandbox_reply(std::uint64_t id, const sandbox_view& sandbox);
-/// Sandboxes that do not fit in a message any more are left out: put the oldest ended ones last.
+/// Sandboxes that do not fit in a message any more are left out, and the reply says so: put the
+/// oldest ended ones last.
 proto::frame sandboxes_reply(std::uint64_t id, const std::vector<sandbox_view>& sandboxes);
 
 struct command_output {
@@ -32,6 +33,8 @@ struct command_output {
 };
 proto::frame command_reply(std::uint64_t id, std::string_view sandbox_id, const command& c,
                            const command_output& output = {});
+/// A command's reply without what came inline: all of it is left for readOutput.
+proto::frame without_output(const proto::frame& command);
 proto::frame commands_reply(std::uint64_t id, std::string_view sandbox_id,
                             const std::vector<const command*>& list);
 

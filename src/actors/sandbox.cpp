@@ -19,7 +19,9 @@ sandbox_state::~sandbox_state() {
   for (auto& [command_id, list] : command_waiters) {
     for (auto& w : list) w.who.abandon();
   }
-  for (auto& [command_id, operation] : file_operations) operation.who.abandon();
+  for (auto& [command_id, operation] : file_operations) {
+    for (auto& w : operation.who) w.abandon();
+  }
 }
 
 void sandbox_state::begin(worker_ptr worker, ledger_ptr ledger, sandbox_parent edge) {
@@ -32,6 +34,7 @@ void sandbox_state::begin(worker_ptr worker, ledger_ptr ledger, sandbox_parent e
   book->events.wake_with([me = sandbox_self{self}] { caf::anon_send(me, inbox_filled{}); });
   resume();
   on_inbox();
+  rearm();
 }
 
 reply sandbox_state::refusal(const call& c, const base::error& why) const {
@@ -62,6 +65,7 @@ caf::result<reply> sandbox_state::on_call(const call& c) {
     return refusal(c, {errc::not_found, "there is no sandbox '" + id() + "'", 0});
   }
   book->status.touch(now());
+  book->askers.claimed = true;
   std::optional<caf::result<reply>> out;
   const auto readable = c.request.read([&](proto::Request::Reader request) {
     const auto body = request.getBody();
@@ -102,7 +106,17 @@ caf::result<reply> sandbox_state::on_call(const call& c) {
 }
 
 caf::result<reply> sandbox_state::on_await_running(const await_running& m) {
+  if (book->withdrawn)
+    return refusal(m.request, {errc::unavailable, "its sandbox is being removed; try again", 0});
+  constexpr std::size_t many = 16;
   book->status.touch(now());
+  auto& askers = book->askers;
+  if (askers.list.size() < many) {
+    askers.list.push_back({m.request.from, m.request.id, m.abandoned});
+  } else {
+    askers.claimed = true;
+  }
+  if (m.abandoned) deadlines.want(self, *m.abandoned + abandon_grace);
   create_waiters.push_back(make_waiter(m.request));
   auto promise = create_waiters.back().promise;
   answer_create_waiters();
@@ -118,9 +132,18 @@ void sandbox_state::on_inbox() {
   }
 }
 
+void sandbox_state::on_abandoned(const creates_abandoned& m) {
+  for (auto& a : book->askers.list) {
+    if (a.from == m.from && std::find(m.ids.begin(), m.ids.end(), a.request) != m.ids.end())
+      a.gone = now();
+  }
+  if (const auto since = book->askers.all_gone()) deadlines.want(self, *since + abandon_grace);
+}
+
 void sandbox_state::on_alarm(const alarm_rang& rang) {
   if (!deadlines.is_current(rang)) return;
   const auto at = now();
+  end_if_abandoned(at);
   expire_lifecycle_waiters(at);
   expire_command_waiters(at);
   expire_file_operations(at);
@@ -136,7 +159,11 @@ void sandbox_state::rearm() {
   for (const auto& [command_id, list] : command_waiters) {
     for (const auto& w : list) see(w.who);
   }
-  for (const auto& [command_id, operation] : file_operations) see(operation.who);
+  for (const auto& [command_id, operation] : file_operations) {
+    for (const auto& w : operation.who) see(w);
+  }
+  if (const auto since = book->askers.all_gone(); since && !book->withdrawn)
+    earliest = std::min(earliest, *since + abandon_grace);
   if (earliest != time_point::max()) deadlines.want(self, earliest);
 }
 
@@ -163,6 +190,7 @@ sandbox_self::behavior_type sandbox(sandbox_self::stateful_pointer<sandbox_state
       [self](const await_running& m) { return self->state.on_await_running(m); },
       [self](const end_sandbox& m) { self->state.end(m.why, m.detail); },
       [self](end_if_idle) { self->state.end_if_unused(); },
+      [self](const creates_abandoned& m) { self->state.on_abandoned(m); },
       [self](const new_parent& m) { self->state.on_new_parent(m.edge); },
       [self](forget_sandbox) { self->state.on_forget(); },
       [self](inbox_filled) { self->state.on_inbox(); },

@@ -42,7 +42,7 @@ struct sandbox_state {
     std::uint32_t inline_limit = 0;
   };
   struct file_operation {
-    waiter who;
+    std::vector<waiter> who;
     backends::exec_spec spec;  // without data
   };
 
@@ -72,6 +72,7 @@ struct sandbox_state {
   void on_inbox();
   void on_alarm(const alarm_rang& rang);
   void on_forget();
+  void on_abandoned(const creates_abandoned& m);
 
   [[nodiscard]] const std::string& id() const { return book->record.id; }
   [[nodiscard]] base::phase phase() const { return book->record.phase; }
@@ -98,6 +99,7 @@ struct sandbox_state {
   void start();
   void end(base::cause why, const std::string& detail);
   void end_if_unused();
+  void end_if_abandoned(time_point at);
   void on_new_parent(const sandbox_parent& edge);
   void stop_instance(record_writer::ticket written);
   void release();
@@ -120,6 +122,8 @@ struct sandbox_state {
   void apply(const backends::command_started& e);
   void apply(const backends::command_failed& e);
   void apply(const backends::command_exited& e);
+  void apply(const command_forgotten& e);
+  base::result<void> hand_over(const call& c, backends::exec_spec spec);
   caf::result<reply> on_exec(const call& c, proto::Exec::Reader request);
   caf::result<reply> on_get_command(const call& c, proto::CommandRef::Reader request);
   caf::result<reply> on_kill_command(const call& c, proto::CommandRef::Reader request);
@@ -140,7 +144,10 @@ struct sandbox_state {
   caf::result<reply> begin_file_operation(const call& c, base::result<backends::exec_spec> spec);
   std::string next_file_id();
   void forget_file(const std::string& command_id);
+  caf::result<reply> join_write(const call& c, const std::string& command_id);
+  void write_exited(const backends::command_exited& e, file_operation operation);
   bool file_failed(const backends::command_failed& e);
+  void refuse_file(const backends::command_failed& e);
   bool file_exited(const backends::command_exited& e);
   void expire_file_operations(time_point at);
   void fail_file_operations(const base::error& why);

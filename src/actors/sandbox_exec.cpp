@@ -18,6 +18,10 @@ using base::errc;
 // here costs less than the way to a pool and back.
 constexpr std::uint64_t small_output = 64 * 1024;
 
+// Input up to this size is written into its memory file here; more takes long enough to hold up
+// other actors.
+constexpr std::size_t small_input = 64 * 1024;
+
 std::uint64_t most_wanted(const command& c, std::uint32_t limit) {
   return std::max(std::min<std::uint64_t>(c.exit.stdout_total, limit),
                   std::min<std::uint64_t>(c.exit.stderr_total, limit));
@@ -43,13 +47,24 @@ caf::result<reply> sandbox_state::on_exec(const call& c, proto::Exec::Reader req
     if (book->commands.used_up(command_id)) return refusal(c, unknown_command(command_id));
     if (phase() != base::phase::running) return refusal(c, why_not_running());
     if (auto ok = book->commands.add(spec); !ok) return refusal(c, ok.error());
-    if (auto ok = book->instance->exec(std::move(spec)); !ok) {
+    if (auto ok = hand_over(c, std::move(spec)); !ok) {
       book->commands.withdraw(command_id);
       return refusal(c, ok.error());
     }
     publish_use();
   }
   return join_command(command_id, {make_waiter(c), !parsed->wait, false, parsed->inline_limit});
+}
+
+base::result<void> sandbox_state::hand_over(const call& c, backends::exec_spec spec) {
+  if (spec.stdin_data.size() <= small_input) return book->instance->exec(std::move(spec));
+  // The request goes along: its bytes count as pending until they are where they belong.
+  return env->copy_pool->submit([book = book, instance = book->instance, request = c.request,
+                                 s = std::make_shared<backends::exec_spec>(std::move(spec))] {
+    const auto command_id = s->id;
+    if (auto ok = instance->exec(std::move(*s)); !ok)
+      book->events.add(backends::command_failed{command_id, std::move(ok).error()});
+  });
 }
 
 /// The answer comes when there is what `w` waits for, perhaps at once.
@@ -99,17 +114,33 @@ void sandbox_state::answer_command(command_waiter& w, const command& c) {
 }
 
 void sandbox_state::apply(const backends::command_started& e) {
-  if (book->commands.started(e)) settle(e.id);
+  if (!book->commands.started(e)) return;
+  if (book->commands.find(e.id)->kill_wanted && book->instance)
+    static_cast<void>(book->instance->kill(e.id));
+  settle(e.id);
 }
 
 void sandbox_state::apply(const backends::command_failed& e) {
   if (file_failed(e)) return;
-  if (!book->commands.failed(e)) return;
-  after_end(e.id);
-  // It never ran and may succeed later: the same request, sent again, is to start it.
-  if (!base::retryable(e.why.code)) return;
-  book->commands.withdraw(e.id);
-  if (book->instance) book->instance->forget(e.id);
+  // It never ran. If it may succeed later, the same request, sent again, is to start it: nobody is
+  // told before its id is free. Forgetting deletes files.
+  if (!base::retryable(e.why.code) || !book->instance) return apply(command_forgotten{e});
+  auto forget = [book = book, instance = book->instance, e] {
+    instance->forget(e.id);
+    book->events.add(command_forgotten{e});
+  };
+  if (!env->background_pool->submit(std::move(forget))) apply(command_forgotten{e});
+}
+
+void sandbox_state::apply(const command_forgotten& e) {
+  const auto& failed = e.failed;
+  if (std::string_view(failed.id).starts_with(reserved_prefix)) {
+    book->writes.withdraw(failed.id);
+    return refuse_file(failed);
+  }
+  if (!book->commands.failed(failed)) return;
+  after_end(failed.id);
+  if (base::retryable(failed.why.code)) book->commands.withdraw(failed.id);
 }
 
 void sandbox_state::apply(const backends::command_exited& e) {
@@ -151,7 +182,9 @@ caf::result<reply> sandbox_state::on_kill_command(const call& c,
   const auto* known = book->commands.find(command_id);
   if (known == nullptr) return refusal(c, unknown_command(command_id));
   if (!known->over() && book->instance) {
-    if (auto ok = book->instance->kill(command_id); !ok) return refusal(c, ok.error());
+    auto ok = book->instance->kill(command_id);
+    if (!ok && ok.error().code != errc::not_found) return refusal(c, ok.error());
+    if (!ok) book->commands.want_kill(command_id);  // still on its way to the instance
   }
   return join_command(command_id,
                       {make_waiter(c), false, false, inline_limit(request.getInlineLimit())});

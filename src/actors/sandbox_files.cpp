@@ -8,6 +8,7 @@
 #include "actors/exec_request.hpp"
 #include "actors/output.hpp"
 #include "actors/sandbox.hpp"
+#include "base/ids.hpp"
 #include "base/log.hpp"
 #include "proto/limits.hpp"
 
@@ -16,6 +17,9 @@ namespace {
 
 using base::errc;
 using base::fail;
+
+// Command ids of writes that carry an id of their client's.
+constexpr std::string_view write_prefix = "dsec.w.";
 
 std::string attempt(const backends::exec_spec& spec) {
   const bool reads = spec.kind == backends::exec_kind::read_file;
@@ -49,7 +53,6 @@ base::result<proto::frame> make_file_answer(std::uint64_t request, backends::ins
                                             const backends::exec_spec& spec,
                                             const backends::command_exited& e) {
   DSEC_TRY(const auto size, read_size(instance, e));
-  if (spec.kind == backends::exec_kind::write_file) return file_written_reply(request, size);
   DSEC_TRY(const auto data,
            read_stream(instance, e.id, backends::stream::out, e.stdout_total, spec.length));
   return file_data_reply(request, data, spec.offset, size);
@@ -93,7 +96,30 @@ caf::result<reply> sandbox_state::on_read_file(const call& c, proto::ReadFile::R
 }
 
 caf::result<reply> sandbox_state::on_write_file(const call& c, proto::WriteFile::Reader request) {
-  return begin_file_operation(c, parse_write_file(request, book->record.spec, next_file_id()));
+  const std::string operation = request.getOperationId();
+  if (operation.empty())
+    return begin_file_operation(c, parse_write_file(request, book->record.spec, next_file_id()));
+  if (operation.size() > 48 || !base::is_valid_command_id(operation))
+    return refusal(c,
+                   {errc::invalid_argument, "operationId must be 1 to 48 of A-Z a-z 0-9 . _ -", 0});
+  const auto command_id = std::string(write_prefix) + operation;
+  if (book->writes.find(command_id) != nullptr) return join_write(c, command_id);
+  return begin_file_operation(c, parse_write_file(request, book->record.spec, command_id));
+}
+
+/// It was sent again: the first one's fate is the answer.
+caf::result<reply> sandbox_state::join_write(const call& c, const std::string& command_id) {
+  const auto& write = *book->writes.find(command_id);
+  if (write.outcome) {
+    if (!*write.outcome) return refusal(c, write.outcome->error());
+    return reply(file_written_reply(c.id, **write.outcome));
+  }
+  if (phase() != base::phase::running) return refusal(c, why_not_running());
+  auto& operation = file_operations[command_id];
+  operation.spec.kind = backends::exec_kind::write_file;
+  operation.spec.argv = {write.path};
+  operation.who.push_back(make_waiter(c));
+  return operation.who.back().promise;
 }
 
 std::string sandbox_state::next_file_id() {
@@ -108,11 +134,13 @@ caf::result<reply> sandbox_state::begin_file_operation(const call& c,
   spec->timeout = std::max(std::chrono::ceil<std::chrono::milliseconds>(c.deadline - now()),
                            std::chrono::milliseconds(1));
   file_operation operation{{}, *spec};
-  operation.spec.stdin_data.clear();
+  std::string().swap(operation.spec.stdin_data);
   const auto command_id = spec->id;
-  if (auto ok = book->instance->exec(std::move(*spec)); !ok) return refusal(c, ok.error());
-  operation.who = make_waiter(c);
-  auto promise = operation.who.promise;
+  if (auto ok = hand_over(c, std::move(*spec)); !ok) return refusal(c, ok.error());
+  if (command_id.starts_with(write_prefix))
+    book->writes.begin(command_id, operation.spec.argv.at(0));
+  operation.who.push_back(make_waiter(c));
+  auto promise = operation.who.back().promise;
   file_operations.emplace(command_id, std::move(operation));
   publish_use();
   return promise;
@@ -120,30 +148,68 @@ caf::result<reply> sandbox_state::begin_file_operation(const call& c,
 
 bool sandbox_state::file_failed(const backends::command_failed& e) {
   if (!std::string_view(e.id).starts_with(reserved_prefix)) return false;
-  auto found = file_operations.extract(e.id);
-  if (found) found.mapped().who.refuse(e.why, id());
-  publish_use();
+  if (base::retryable(e.why.code)) return false;  // told when its id is free again
+  book->writes.end(e.id, base::fail(e.why));
+  refuse_file(e);
   forget_file(e.id);
   return true;
+}
+
+void sandbox_state::refuse_file(const backends::command_failed& e) {
+  auto found = file_operations.extract(e.id);
+  if (found) {
+    for (auto& w : found.mapped().who) w.refuse(e.why, id());
+  }
+  publish_use();
 }
 
 bool sandbox_state::file_exited(const backends::command_exited& e) {
   if (!std::string_view(e.id).starts_with(reserved_prefix)) return false;
   auto found = file_operations.extract(e.id);
   publish_use();
+  const bool write = book->writes.find(e.id) != nullptr ||
+                     (found && found.mapped().spec.kind == backends::exec_kind::write_file);
+  if (write) {
+    write_exited(e, found ? std::move(found.mapped()) : file_operation{});
+    return true;
+  }
   if (!found || e.exit_code != 0) {
-    if (found) found.mapped().who.refuse(about_exit(found.mapped().spec, e), id());
+    if (found) {
+      for (auto& w : found.mapped().who) w.refuse(about_exit(found.mapped().spec, e), id());
+    }
     forget_file(e.id);
     return true;
   }
   auto& [who, spec] = found.mapped();
-  answer_from_pool(std::move(who),
-                   [instance = book->instance, spec = std::move(spec), e, request = who.id] {
-                     auto made = make_file_answer(request, *instance, spec, e);
-                     instance->forget(e.id);
-                     return made ? *made : error_reply(request, made.error(), spec.argv.at(0));
-                   });
+  for (auto& w : who) {
+    const auto request = w.id;
+    answer_from_pool(std::move(w), [instance = book->instance, spec, e, request] {
+      auto made = make_file_answer(request, *instance, spec, e);
+      instance->forget(e.id);
+      return made ? *made : error_reply(request, made.error(), spec.argv.at(0));
+    });
+  }
+  if (who.empty()) forget_file(e.id);
   return true;
+}
+
+/// The size is 8 bytes that were written a moment ago: read here, as small output is.
+void sandbox_state::write_exited(const backends::command_exited& e, file_operation operation) {
+  if (const auto* known = book->writes.find(e.id)) {
+    operation.spec.kind = backends::exec_kind::write_file;
+    operation.spec.argv = {known->path};
+  }
+  base::result<std::uint64_t> outcome = 0;
+  if (e.exit_code != 0) {
+    outcome = base::fail(about_exit(operation.spec, e));
+  } else {
+    outcome = read_size(*book->instance, e);
+  }
+  book->writes.end(e.id, outcome);
+  for (auto& w : operation.who) {
+    outcome ? w.answer(file_written_reply(w.id, *outcome)) : w.refuse(outcome.error(), id());
+  }
+  forget_file(e.id);
 }
 
 void sandbox_state::forget_file(const std::string& command_id) {
@@ -156,15 +222,19 @@ void sandbox_state::forget_file(const std::string& command_id) {
 
 void sandbox_state::expire_file_operations(time_point at) {
   for (auto& [command_id, operation] : file_operations) {
-    if (operation.who.deadline > at || !operation.who.promise.pending()) continue;
-    operation.who.refuse(too_late(operation.spec), id());
-    operation.who.deadline = time_point::max();
+    const auto late = [&](waiter& w) {
+      if (w.deadline > at) return false;
+      w.refuse(too_late(operation.spec), id());
+      return true;
+    };
+    std::erase_if(operation.who, late);
   }
 }
 
 void sandbox_state::fail_file_operations(const base::error& why) {
-  for (auto& [command_id, operation] : std::exchange(file_operations, {}))
-    operation.who.refuse(why, id());
+  for (auto& [command_id, operation] : std::exchange(file_operations, {})) {
+    for (auto& w : operation.who) w.refuse(why, id());
+  }
   publish_use();
 }
 

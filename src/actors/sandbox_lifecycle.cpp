@@ -85,6 +85,7 @@ record_writer::ticket sandbox_state::transition(base::phase to, cause why, std::
   base::log::write(worth_info(to) ? base::log::level::info : base::log::level::debug,
                    "sandbox_phase",
                    {{"sandbox", id()},
+                    {"trace", book->trace},
                     {"from", to_string(from)},
                     {"to", to_string(to)},
                     {"cause", to_string(r.cause)},
@@ -127,11 +128,11 @@ void sandbox_state::apply(const start_done& e) {
   book->start_in_flight = false;
   if (!e.instance) return fail_start(*e.why);
   book->instance = e.instance;
-  on_instance();
   if (e.why) {  // it runs, but its record could not be written
     book->start_error = e.why;
     book->early_gone = instance_gone{cause::backend, e.why->to_string()};
   }
+  on_instance();
 }
 
 /// The backend has started it.
@@ -188,6 +189,14 @@ void sandbox_state::end_if_unused() {
   const auto idle = std::chrono::seconds(book->record.spec.idle_ttl_seconds);
   if (idle.count() == 0 || book->status.busy() || now() - book->status.last_use() < idle) return;
   end(cause::ttl, "no request for " + std::to_string(idle.count()) + " s");
+}
+
+void sandbox_state::end_if_abandoned(time_point at) {
+  const auto since = book->askers.all_gone();
+  if (!since || at < *since + abandon_grace || book->withdrawn) return;
+  book->withdrawn = true;
+  book->record.key.clear();  // who asks again gets a new one
+  end(cause::killed, "the client that asked for it has gone");
 }
 
 void sandbox_state::stop_instance(record_writer::ticket written) {
@@ -250,7 +259,7 @@ void sandbox_state::apply(const instance_gone& e) {
 void sandbox_state::release() {
   book->released = true;
   answer_all();
-  caf::anon_send(parent, sandbox_released{id(), book->ever_ran});
+  caf::anon_send(parent, sandbox_released{id(), book->ever_ran && !book->withdrawn});
 }
 
 /// It has ended, and nobody need wait for the rest of its clean-up.
@@ -263,7 +272,8 @@ void sandbox_state::answer_all() {
 
 void sandbox_state::on_new_parent(const sandbox_parent& edge) {
   parent = edge;
-  if (book->released) caf::anon_send(parent, sandbox_released{id(), book->ever_ran});
+  if (book->released)
+    caf::anon_send(parent, sandbox_released{id(), book->ever_ran && !book->withdrawn});
 }
 
 caf::result<reply> sandbox_state::on_stop(const call& c) {

@@ -137,7 +137,10 @@ net::session_handler node_impl::open(std::shared_ptr<net::ws_session> session,
   const auto gateway = slot_->get();
   if (!gateway || health_->draining()) {
     session->close("dsecd is restarting or stopping");
-    return {.message = [](proto::frame) {}, .malformed = [](base::error) {}, .closed = [] {}};
+    return {.message = [](proto::frame) {},
+            .malformed = [](base::error) {},
+            .room = {},
+            .closed = [] {}};
   }
   return open_connection(*system_, gateway,
                          std::chrono::milliseconds(config_.gateway.default_deadline_ms),
@@ -147,16 +150,16 @@ net::session_handler node_impl::open(std::shared_ptr<net::ws_session> session,
 base::result<void> node_impl::start() {
   auto records = make_record_store(std::move(deps_.store));
   DSEC_TRY(auto known, records->load());
-  worker_ = make_worker(deps_, std::move(records));
-  table_ = make_edge_table(std::move(known), *worker_);
-  system_ = std::make_unique<caf::actor_system>(runtime_);
   const base::paths paths(config_.state);
   const auto orphans = find_orphans(paths, known);
-  root_ = system_->spawn(root_supervisor, root_args{worker_, table_, slot_, deps_.give_up});
+  worker_ = make_worker(deps_, std::move(records));
   for (const auto& id : orphans) {
     base::log::warn("sandbox_orphaned", {{"sandbox", id}});
     (void)worker_->background_pool->submit([paths, id] { remove_sandbox_files(paths, id); });
   }
+  table_ = make_edge_table(std::move(known), *worker_);
+  system_ = std::make_unique<caf::actor_system>(runtime_);
+  root_ = system_->spawn(root_supervisor, root_args{worker_, table_, slot_, deps_.give_up});
   terminator_ = system_->spawn(terminator, root_);
   // The gateway is there once the root answers.
   caf::scoped_actor self{*system_};

@@ -1,15 +1,22 @@
 #include "actors/ws_conn.hpp"
 
 #include <algorithm>
+#include <array>
+#include <caf/send.hpp>
 #include <utility>
 #include <vector>
 
 #include "actors/replies.hpp"
 #include "actors/runtime.hpp"
+#include "base/ids.hpp"
+#include "base/log.hpp"
+#include "base/text.hpp"
 #include "proto/limits.hpp"
 
 namespace dsec::actors {
 namespace {
+
+constexpr std::size_t longest_trace = 128;  // bytes of a client's trace id and name that are logged
 
 using base::errc;
 using body = proto::Request::Body;
@@ -40,12 +47,47 @@ std::string sandbox_of(body::Reader request) {
   }
 }
 
+std::string_view name_of(body::Which which) {
+  constexpr std::array<std::string_view, 15> names{
+      "unset",         "hello",       "ping",      "createSandbox", "getSandbox",
+      "listSandboxes", "stopSandbox", "exec",      "getCommand",    "killCommand",
+      "readOutput",    "readFile",    "writeFile", "listImages",    "listCommands"};
+  return which < names.size() ? names[which] : "unknown";
+}
+
 bool about_one_sandbox(body::Which which) {
   return which == body::GET_SANDBOX || which == body::STOP_SANDBOX || which == body::EXEC ||
          which == body::GET_COMMAND || which == body::KILL_COMMAND ||
          which == body::LIST_COMMANDS || which == body::READ_OUTPUT || which == body::READ_FILE ||
          which == body::WRITE_FILE;
 }
+
+/// What the reply to a request may weigh at most; 0 for those that are never large. Output that
+/// comes inline with a command is not counted: it is cut off when there is no room for it.
+std::size_t promise_of(body::Reader request) {
+  constexpr std::size_t envelope = 4096;
+  const auto data = [](std::uint32_t asked) {
+    const std::size_t most = proto::max_data_bytes;
+    return envelope + (asked == 0 ? most : std::min<std::size_t>(asked, most));
+  };
+  switch (request.which()) {
+    case body::READ_FILE:
+      return data(request.getReadFile().getLength());
+    case body::READ_OUTPUT:
+      return data(request.getReadOutput().getLength());
+    case body::LIST_SANDBOXES:
+    case body::LIST_COMMANDS:
+    case body::LIST_IMAGES:
+      return proto::max_message_bytes;
+    default:
+      return 0;
+  }
+}
+
+/// Requests over this size are not kept to be asked again.
+constexpr std::size_t large_request = 64 * 1024;
+/// Replies over this size are looked at for inline output when there is little room.
+constexpr std::size_t large_reply = 64 * 1024;
 
 /// Whoever owns the matter answers this much before the client stops waiting, so that its answer
 /// (which says more than "too late") gets there.
@@ -83,9 +125,10 @@ void ws_conn_state::on_frame(const frame_arrived& m) {
 }
 
 void ws_conn_state::on_malformed(const frame_malformed& m) {
-  // No id can be read from what is no message; the session closes by itself.
-  closing = true;
+  if (closing) return;
+  // No id can be read from what is no message.
   args.session->send(error_reply(0, m.why));
+  hang_up(m.why.message);
 }
 
 void ws_conn_state::greet(std::uint64_t id, proto::Request::Reader request) {
@@ -104,6 +147,10 @@ void ws_conn_state::greet(std::uint64_t id, proto::Request::Reader request) {
     return hang_up("protocol version");
   }
   greeted = true;
+  const std::string client = request.getBody().getHello().getClient();
+  base::log::info("client_connected", {{"peer", args.from->peer},
+                                       {"principal", args.from->principal},
+                                       {"client", base::shown(client, longest_trace)}});
   send(hello_reply(id, args.edge_name));
 }
 
@@ -127,20 +174,68 @@ void ws_conn_state::accept(std::uint64_t id, proto::Request::Reader request,
   if (about_one_sandbox(which) && sandbox_id.empty()) {
     return send(error_reply(id, {errc::invalid_argument, "sandboxId is missing", 0}));
   }
-  pending p{++last_serial, now + wait, std::move(sandbox_id),
-            call{args.from, id, now + wait - margin(wait), msg<proto::Request>(frame)}, false};
+  const std::string asked = request.getTraceId();
+  auto trace = asked.empty() ? base::random_token(80) : base::shown(asked, longest_trace);
+  pending p{
+      ++last_serial,
+      now + wait,
+      std::move(sandbox_id),
+      call{args.from, id, now + wait - margin(wait), msg<proto::Request>(frame), std::move(trace)},
+      false,
+      promise_of(request.getBody()),
+      false,
+      which,
+      now};
   deadlines.want(self, p.deadline);
-  route(in_flight.emplace(id, std::move(p)).first->second);
+  hold_or_route(in_flight.emplace(id, std::move(p)).first->second);
 }
 
-void ws_conn_state::route(const pending& p) {
+bool ws_conn_state::room_for(std::size_t bytes) {
+  if (promised + bytes > proto::max_promised_bytes) return false;
+  return args.session->queued_at_most(proto::max_promised_bytes - promised - bytes);
+}
+
+void ws_conn_state::hold_or_route(pending& p) {
+  if (p.promised == 0) return route(p);
+  p.held = true;
+  held.emplace_back(p.request.id, p.serial);
+  let_go_held();
+}
+
+void ws_conn_state::let_go_held() {
+  while (!held.empty()) {
+    const auto [id, serial] = held.front();
+    auto* p = waiting(id, serial);
+    if (p != nullptr && !room_for(p->promised)) return;
+    held.pop_front();
+    if (p == nullptr) continue;  // its deadline passed
+    p->held = false;
+    promised += p->promised;
+    route(*p);
+  }
+}
+
+void ws_conn_state::on_lost() {
+  creates_abandoned m{args.from, {}};
+  for (const auto& [id, p] : in_flight) {
+    if (p.which == body::CREATE_SANDBOX) m.ids.push_back(id);
+  }
+  if (!m.ids.empty()) caf::anon_send(args.gateway, std::move(m));
+  self->quit();
+}
+
+void ws_conn_state::on_room() {
+  if (!closing) let_go_held();
+}
+
+void ws_conn_state::route(pending& p) {
   if (p.sandbox_id.empty()) return ask_gateway(p);
   const auto it = known.find(p.sandbox_id);
   if (it == known.end()) return find(p);
   ask_sandbox(p, it->second);
 }
 
-void ws_conn_state::ask_gateway(const pending& p) {
+void ws_conn_state::ask_gateway(pending& p) {
   self->request(args.gateway, caf::infinite, p.request)
       .then(
           [this, id = p.request.id, serial = p.serial](const reply& r) {
@@ -149,6 +244,15 @@ void ws_conn_state::ask_gateway(const pending& p) {
           [this, id = p.request.id, serial = p.serial](caf::error&) {
             fail(id, serial, {errc::unavailable, "this part of dsecd is restarting; try again", 0});
           });
+  let_go_of_frame(p);
+}
+
+/// A large request is in memory until it is dealt with, however long its answer takes. It is not
+/// asked again from here: the client is told to, as it is when an actor dies twice.
+void ws_conn_state::let_go_of_frame(pending& p) {
+  if (p.request.request.frame().bytes().size() < large_request) return;
+  p.request.request = msg<proto::Request>(proto::frame());
+  p.asked_again = true;
 }
 
 void ws_conn_state::find(const pending& p) {
@@ -167,13 +271,14 @@ void ws_conn_state::find(const pending& p) {
           });
 }
 
-void ws_conn_state::ask_sandbox(const pending& p, const sandbox_actor& who) {
+void ws_conn_state::ask_sandbox(pending& p, const sandbox_actor& who) {
   self->request(who, caf::infinite, p.request)
       .then([this, id = p.request.id,
              serial = p.serial](const reply& r) { finish(id, serial, r.frame()); },
             [this, id = p.request.id, serial = p.serial](caf::error&) {
               on_sandbox_down(id, serial);
             });
+  let_go_of_frame(p);
 }
 
 /// The remembered actor is dead, or died over the request. Every request about a sandbox may be
@@ -190,15 +295,32 @@ void ws_conn_state::on_sandbox_down(std::uint64_t id, std::uint64_t serial) {
   find(*p);
 }
 
+void ws_conn_state::log_answer(const pending& p) const {
+  const auto spent = self->clock().now() - p.began;
+  base::log::debug(
+      "request",
+      {{"trace", p.request.trace},
+       {"peer", args.from->peer},
+       {"request", name_of(p.which)},
+       {"sandbox", p.sandbox_id},
+       {"spent_us", std::chrono::duration_cast<std::chrono::microseconds>(spent).count()}});
+}
+
 ws_conn_state::pending* ws_conn_state::waiting(std::uint64_t id, std::uint64_t serial) {
   const auto it = in_flight.find(id);
   return it == in_flight.end() || it->second.serial != serial ? nullptr : &it->second;
 }
 
 void ws_conn_state::finish(std::uint64_t id, std::uint64_t serial, const proto::frame& answer) {
-  if (waiting(id, serial) == nullptr) return;
+  const auto* p = waiting(id, serial);
+  if (p == nullptr) return;
+  const auto bytes = answer.bytes().size();
+  if (!p->held) promised -= p->promised;
+  log_answer(*p);
+  const bool cut = p->promised == 0 && bytes > large_reply && !room_for(bytes);
   in_flight.erase(id);
-  send(answer);
+  send(cut ? without_output(answer) : answer);
+  let_go_held();
 }
 
 void ws_conn_state::fail(std::uint64_t id, std::uint64_t serial, const base::error& why) {
@@ -240,7 +362,8 @@ ws_conn_self::behavior_type ws_conn(ws_conn_self::stateful_pointer<ws_conn_state
   return {
       [self](const frame_arrived& m) { self->state.on_frame(m); },
       [self](const frame_malformed& m) { self->state.on_malformed(m); },
-      [self](connection_lost) { self->quit(); },
+      [self](room_made) { self->state.on_room(); },
+      [self](connection_lost) { self->state.on_lost(); },
       [self](const close_connection& m) { self->state.on_close(m); },
       [self](const alarm_rang& m) { self->state.on_alarm(m); },
   };

@@ -1,17 +1,22 @@
 // One client connection: reads the head of each request, sends it to whoever can answer, and hands
 // the answer to the socket side unchanged. Requests about a sandbox go straight to its actor once
 // the gateway has named it. At most proto::max_in_flight requests are read before one is answered
-// (the session reads a frame per credit). Every request is answered: by its addressee, or here with
-// deadline_exceeded when its deadline passes. When the client goes, answers still due are dropped
-// and nothing else happens: what was started goes on.
+// (the session reads a frame per credit). Requests whose replies may be large wait here while what
+// is queued and promised is more than proto::max_promised_bytes; a client that reads slowly or asks
+// for much at once is thus slowed down and nothing else. Every request is answered: by its
+// addressee, or here with deadline_exceeded when its deadline passes. When the client goes, answers
+// still due are dropped and what was started goes on; only creates that were not answered are told
+// to the edge, which withdraws them in a while.
 #pragma once
 
 #include <caf/typed_event_based_actor.hpp>
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <string>
 #include <unordered_map>
+#include <utility>
 
 #include "actors/alarm.hpp"
 #include "actors/interfaces.hpp"
@@ -41,6 +46,10 @@ struct ws_conn_state {
     std::string sandbox_id;    // empty: not about one sandbox
     call request;
     bool asked_again = false;
+    std::size_t promised = 0;  // bytes its reply may have; 0 = never many
+    bool held = false;         // not handed on yet
+    proto::Request::Body::Which which = proto::Request::Body::UNSET;
+    time_point began;
   };
 
   ws_conn_self::pointer self;
@@ -49,6 +58,8 @@ struct ws_conn_state {
   bool closing = false;
   std::unordered_map<std::uint64_t, pending> in_flight;  // by request id
   std::unordered_map<std::string, sandbox_actor> known;
+  std::deque<std::pair<std::uint64_t, std::uint64_t>> held;  // ids and serials, see hold_or_route
+  std::size_t promised = 0;                                  // of all in flight
   std::uint64_t last_serial = 0;
   alarm deadlines;
 
@@ -57,20 +68,27 @@ struct ws_conn_state {
 
   void on_frame(const frame_arrived& m);
   void on_malformed(const frame_malformed& m);
+  void on_room();
+  void on_lost();
   void on_close(const close_connection& m);
   void on_alarm(const alarm_rang& rang);
 
  private:
   void greet(std::uint64_t id, proto::Request::Reader request);
   void accept(std::uint64_t id, proto::Request::Reader request, const proto::frame& frame);
-  void route(const pending& p);
-  void ask_gateway(const pending& p);
+  void hold_or_route(pending& p);
+  void let_go_held();
+  bool room_for(std::size_t bytes);
+  void route(pending& p);
+  void ask_gateway(pending& p);
   void find(const pending& p);
-  void ask_sandbox(const pending& p, const sandbox_actor& who);
+  void ask_sandbox(pending& p, const sandbox_actor& who);
+  static void let_go_of_frame(pending& p);
   /// The request `id` if it still waits for the answer to `serial`.
   pending* waiting(std::uint64_t id, std::uint64_t serial);
   void finish(std::uint64_t id, std::uint64_t serial, const proto::frame& answer);
   void fail(std::uint64_t id, std::uint64_t serial, const base::error& why);
+  void log_answer(const pending& p) const;
   void on_sandbox_down(std::uint64_t id, std::uint64_t serial);
   void send(const proto::frame& f);
   void hang_up(const std::string& reason);

@@ -16,23 +16,29 @@
 
 namespace dsec::net {
 
-/// One client connection. Frames are read one per granted credit, so that a slow actor never grows
-/// memory.
+/// One client connection. Frames are read one per granted credit, and none while the large ones
+/// that anybody still holds are over max_pending_bytes, so that a slow actor never grows memory.
 class ws_session {
  public:
   virtual ~ws_session() = default;
   /// Queues a frame. Over max_queued_bytes the connection is closed.
   virtual void send(proto::frame f) = 0;
+  /// Whether at most `level` bytes are queued or being written. If not, the handler's `room` is
+  /// called, once, as soon as that is so.
+  virtual bool queued_at_most(std::size_t level) = 0;
   /// Allows `n` more frames to be read.
   virtual void grant(std::uint32_t n) = 0;
-  /// Sends what is queued, then closes. Idempotent.
+  /// Sends what is queued, then closes; after a malformed frame with a code that says so.
+  /// Idempotent.
   virtual void close(std::string reason) = 0;
 };
 
 struct session_handler {
   std::function<void(proto::frame)> message;  // one frame, structurally valid, consumes one credit
-  std::function<void(base::error)>
-      malformed;                 // a frame that is none; the session closes after this
+  // A frame that is none. Nothing is read after it, and the session waits a moment for an answer
+  // and close().
+  std::function<void(base::error)> malformed;
+  std::function<void()> room;    // what queued_at_most() said no to
   std::function<void()> closed;  // last call
 };
 

@@ -21,6 +21,7 @@
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/websocket/stream.hpp>
 #include <deque>
+#include <optional>
 
 #include "base/text.hpp"
 
@@ -42,6 +43,7 @@ constexpr auto close_patience = 5s;  // for the queue to drain, and again for th
 // A peer that acknowledges nothing or keeps its window shut is given up by TCP itself (tcp(7)).
 constexpr int unsent_limit_ms = 60'000;
 constexpr std::size_t idle_buffer_bytes = 64 * 1024;  // kept by a connection between messages
+constexpr std::size_t small_frame_bytes = 64 * 1024;  // not counted: credit bounds their number
 constexpr std::size_t max_reason_bytes = 123;         // RFC 6455, 5.5
 
 // Beast ends a connection by waiting, without a limit, for the client to close it too. Ours only
@@ -102,18 +104,26 @@ class session final : public ws_session, public peer, public std::enable_shared_
   // --- from any thread ---
 
   void send(proto::frame f) override {
+    std::deque<proto::frame> dropped;  // a frame that goes may call dealt_with()
     const std::lock_guard lock(mutex_);
     if (refusing_) return;
     queued_bytes_ += f.bytes().size();
     if (queued_bytes_ > proto::max_queued_bytes) {
       refusing_ = true;
-      queue_.clear();
+      dropped.swap(queue_);
       return on_strand([](session& s) {
         s.begin_close(close_code::try_again_later, "the client does not read its replies");
       });
     }
     queue_.push_back(std::move(f));
     if (!std::exchange(writer_awake_, true)) on_strand([](session& s) { s.write_next(); });
+  }
+
+  bool queued_at_most(std::size_t level) override {
+    const std::lock_guard lock(mutex_);
+    if (queued_bytes_ <= level) return true;
+    room_level_ = level;
+    return false;
   }
 
   void grant(std::uint32_t n) override {
@@ -125,8 +135,9 @@ class session final : public ws_session, public peer, public std::enable_shared_
   void close(std::string reason) override {
     const std::lock_guard lock(mutex_);
     refusing_ = true;
-    on_strand(
-        [reason = std::move(reason)](session& s) { s.begin_close(close_code::normal, reason); });
+    on_strand([reason = std::move(reason)](session& s) {
+      s.begin_close(s.malformed_ ? close_code::bad_payload : close_code::normal, reason);
+    });
   }
 
   void wind_down() override {
@@ -166,13 +177,13 @@ class session final : public ws_session, public peer, public std::enable_shared_
     watch_in(ping_interval);
   }
 
-  // --- reader: one frame per credit ---
+  // --- reader: one frame per credit, while the large ones not dealt with are few ---
 
   void read_next() {
     if (state_ != state::open) return;
     {
       const std::lock_guard lock(mutex_);
-      reader_awake_ = credit_ > 0;
+      reader_awake_ = credit_ > 0 && pending_bytes_ < proto::max_pending_bytes;
       if (!reader_awake_) return;
       --credit_;
     }
@@ -194,14 +205,44 @@ class session final : public ws_session, public peer, public std::enable_shared_
     auto frame =
         proto::frame::from_bytes({static_cast<const std::byte*>(bytes.data()), bytes.size()});
     if (!frame) {
-      auto why = std::move(frame).error();
-      begin_close(close_code::bad_payload, why.message);
-      return handler_.malformed(std::move(why));
+      malformed_ = true;
+      watch_in(close_patience);
+      return handler_.malformed(std::move(frame).error());
     }
     buffer_.clear();
     if (buffer_.capacity() > idle_buffer_bytes) buffer_.shrink_to_fit();
-    handler_.message(*std::move(frame));
+    handler_.message(counted(*std::move(frame)));
     read_next();
+  }
+
+  /// Says when nobody holds the frame any more.
+  struct pending {
+    std::weak_ptr<session> of;
+    std::size_t bytes;
+    pending(std::weak_ptr<session> s, std::size_t n) : of(std::move(s)), bytes(n) {}
+    ~pending() {
+      if (const auto s = of.lock()) s->dealt_with(bytes);
+    }
+    pending(const pending&) = delete;
+    pending& operator=(const pending&) = delete;
+  };
+
+  proto::frame counted(proto::frame f) {
+    const auto bytes = f.bytes().size();
+    if (bytes < small_frame_bytes) return f;
+    {
+      const std::lock_guard lock(mutex_);
+      pending_bytes_ += bytes;
+    }
+    return f.with(std::make_shared<const pending>(weak_from_this(), bytes));
+  }
+
+  // On any thread.
+  void dealt_with(std::size_t bytes) {
+    const std::lock_guard lock(mutex_);
+    pending_bytes_ -= bytes;
+    if (credit_ > 0 && !std::exchange(reader_awake_, true))
+      on_strand([](session& s) { s.read_next(); });
   }
 
   // --- writer: one frame at a time, its words are shared and held meanwhile ---
@@ -225,12 +266,16 @@ class session final : public ws_session, public peer, public std::enable_shared_
   }
 
   void written(error_code problem) {
+    bool room = false;
     {
       const std::lock_guard lock(mutex_);
       queued_bytes_ -= writing_.bytes().size();
+      room = room_level_ && queued_bytes_ <= *room_level_;
+      if (room) room_level_.reset();
     }
     writing_ = {};
     if (problem) return die();
+    if (room && handler_.room) handler_.room();
     write_next();
   }
 
@@ -283,10 +328,11 @@ class session final : public ws_session, public peer, public std::enable_shared_
   void die() {
     if (state_ == state::dead) return;
     state_ = state::dead;
+    std::deque<proto::frame> dropped;
     {
       const std::lock_guard lock(mutex_);
       refusing_ = true;
-      queue_.clear();
+      dropped.swap(queue_);
     }
     timer_.cancel();
     error_code ignored;
@@ -318,6 +364,7 @@ class session final : public ws_session, public peer, public std::enable_shared_
   void watch() {
     if (state_ == state::closing) return die();
     if (state_ != state::open) return;
+    if (malformed_) return begin_close(close_code::bad_payload, "not a message");
     const auto silence = reading_ ? steady::now() - heard_ : 0s;
     if (silence > silence_limit) return die();
     if (silence >= ping_interval && !pinging_) {
@@ -340,6 +387,7 @@ class session final : public ws_session, public peer, public std::enable_shared_
   session_handler handler_;
   beast::flat_buffer buffer_;
   bool reading_ = false;
+  bool malformed_ = false;  // the peer sent no message: nothing more is read
   bool pinging_ = false;
   steady::time_point heard_;
   proto::frame writing_;
@@ -348,7 +396,9 @@ class session final : public ws_session, public peer, public std::enable_shared_
   // Of everybody.
   std::mutex mutex_;
   std::deque<proto::frame> queue_;
-  std::size_t queued_bytes_ = 0;  // of queue_ and writing_
+  std::size_t queued_bytes_ = 0;           // of queue_ and writing_
+  std::optional<std::size_t> room_level_;  // somebody waits for the queue to fall to it
+  std::size_t pending_bytes_ = 0;          // of large frames that somebody holds
   std::uint64_t credit_ = 0;
   bool reader_awake_ = false;  // a read_next() is posted or an async_read pending
   bool writer_awake_ = false;  // likewise for write_next()

@@ -10,7 +10,7 @@ $Cxx.namespace("dsec::proto");
 struct Request {
   # Client to server. Every request gets exactly one Reply with the same id.
   id @0 :UInt64;                # chosen by the client, unique among its requests in flight; never 0
-  traceId @1 :Text;             # joins log lines and events; made by the server when empty
+  traceId @1 :Text;             # joins log lines: of a sandbox (that of its create) and, at level debug, of requests; made by the server when empty
   deadlineMs @2 :UInt32;        # how long the client will wait; 0 = the server's default
   idempotencyKey @3 :Text;      # createSandbox: same key, same sandbox; empty = none
 
@@ -50,6 +50,7 @@ struct Reply {
     images @11 :List(Image);
     commands @12 :List(Command);
   }
+  truncated @13 :Bool;          # sandboxes, commands: not all fit; missing are the sandboxes that ended first, the oldest commands
 }
 
 struct Error {
@@ -61,7 +62,7 @@ struct Error {
 
 struct Hello {
   protocolVersion @0 :UInt32;   # 1
-  client @1 :Text;              # "libdsec/0.1.0", for logs
+  client @1 :Text;              # "libdsec/0.1.0", in the log line of the connection
 }
 
 struct HelloReply {
@@ -205,6 +206,7 @@ struct WriteFile {
   offset @3 :UInt64;            # 0 truncates the file first; else written there
   mode @4 :UInt32;              # permission bits of a new file; 0 = 0644
   user @5 :Text;                # owner of a new file, and whose permissions count
+  operationId @6 :Text;         # chosen by the client (as commandId, at most 48): a known one is not done again but answered as it was; empty = none
 }
 
 struct FileWritten {

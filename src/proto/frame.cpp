@@ -58,6 +58,17 @@ frame frame::from_builder(capnp::MessageBuilder& builder) {
   return f;
 }
 
+frame frame::with(std::shared_ptr<const void> companion) const {
+  struct together {
+    std::shared_ptr<const void> companion;  // goes after the words
+    std::shared_ptr<const kj::Array<capnp::word>> words;
+  };
+  const auto* words = words_.get();
+  frame f;
+  f.words_ = {std::make_shared<together>(std::move(companion), words_), words};
+  return f;
+}
+
 std::span<const std::byte> frame::bytes() const {
   if (!words_) return {};
   return std::as_bytes(std::span(words_->begin(), words_->size()));

@@ -30,6 +30,9 @@ class frame {
   /// Flattens a message that this process built.
   static frame from_builder(capnp::MessageBuilder& builder);
 
+  /// The same words; `companion` lives as long as anybody holds them.
+  [[nodiscard]] frame with(std::shared_ptr<const void> companion) const;
+
   [[nodiscard]] bool empty() const { return words_ == nullptr; }
   [[nodiscard]] std::span<const std::byte> bytes() const;
   [[nodiscard]] kj::ArrayPtr<const capnp::word> words() const;

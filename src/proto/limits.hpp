@@ -23,7 +23,14 @@ inline constexpr int nesting_limit = 16;
 
 /// Requests in flight on one connection; further ones are not read until one is answered.
 inline constexpr std::size_t max_in_flight = 256;
-/// Bytes queued for a client that does not read, before its connection is closed.
+/// Bytes of requests of one connection that nobody has dealt with yet; then nothing more is read.
+inline constexpr std::size_t max_pending_bytes = 32U << 20U;
+/// Bytes of large replies (files, output, lists) queued for one connection or in the making;
+/// further requests for such wait their turn, and output that would come inline is left to be asked
+/// for.
+inline constexpr std::size_t max_promised_bytes = 48U << 20U;
+/// Bytes queued for a client that does not read, before its connection is closed: small replies
+/// only, beyond those above.
 inline constexpr std::size_t max_queued_bytes = 64U << 20U;
 
 inline constexpr std::size_t max_argv = 4096;

@@ -210,6 +210,26 @@ def test_stop_is_idempotent_and_ends_running_commands(daemon):
         sb.commands.run("true")
 
 
+def test_a_command_whose_sandbox_is_killed_by_another_ends_with_a_typed_error(daemon, tmp_path):
+    with Sandbox.create(TINY) as sb:
+        running = subprocess.Popen(
+            [sys.executable, "-m", "libdsec", "exec", sb.id, "--", "sh", "-c", "echo so far; sleep 999"],
+            env=daemon.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        assert running.stdout.readline() == "so far\n"
+        sb.stop()
+        _, error = running.communicate(timeout=5)
+        assert running.returncode == SandboxFailedError.exit_code, error
+        assert "stopped (killed)" in error
+        (command,) = sb.commands.list()
+        assert (command.state.state, command.running) == ("lost", False)
+        assert command.read("stdout", 0).data == b"so far\n"
+        assert list(command.stream()) == [("stdout", b"so far\n")]
+        with pytest.raises(SandboxFailedError, match="stopped"):
+            command.wait()
+        assert sb.info().commands_running == 0
+
+
 def test_results_of_a_stopped_sandbox_can_still_be_read(daemon):
     with Sandbox.create(TINY) as sb:
         sb.commands.start("echo kept; exit 3", command_id="last").wait()

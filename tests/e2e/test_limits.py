@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import threading
 import time
+from pathlib import Path
 
 import pytest
 from conftest import TINY
@@ -65,6 +68,45 @@ def test_limits_under_which_nothing_starts_are_refused(daemon, arguments):
 def test_a_sandbox_that_does_not_exist_is_not_found(daemon):
     with pytest.raises(NotFoundError, match="e0-aaaaaaaaaaaaaaaa"):
         Sandbox.connect("e0-aaaaaaaaaaaaaaaa")
+
+
+def test_many_large_reads_at_once_come_through_in_bounded_memory(daemon):
+    size, readers = 8 << 20, 64
+    with Sandbox.create(TINY, memory_mb=64) as sb:
+        content = os.urandom(size)
+        sb.files.write("/root/big", content)
+        before = resident(daemon.pid)
+        results: list[object] = [None] * readers
+
+        def read(i: int) -> None:
+            try:
+                results[i] = sb.files.read("/root/big") == content
+            except Exception as error:
+                results[i] = error
+
+        threads = [threading.Thread(target=read, args=(i,)) for i in range(readers)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert results == [True] * readers
+        assert peak(daemon.pid) - before < 256 << 20
+
+
+def memory_line(pid: int, name: str) -> int:
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith(name):
+            return int(line.split()[1]) << 10
+    raise AssertionError(f"no {name}")
+
+
+def resident(pid: int) -> int:
+    Path(f"/proc/{pid}/clear_refs").write_text("5")  # the peak counts from here
+    return memory_line(pid, "VmRSS")
+
+
+def peak(pid: int) -> int:
+    return memory_line(pid, "VmHWM")
 
 
 def test_a_daemon_that_stops_takes_its_sandboxes_along_and_says_so(daemon, monkeypatch):

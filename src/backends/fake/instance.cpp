@@ -125,6 +125,11 @@ void instance::end(const std::string& command_id, const fate& f, bool timed_out,
 
 base::result<void> instance::kill(const std::string& command_id) {
   DSEC_CHECK(step("kill"));
+  {
+    const std::scoped_lock lock(mutex_);
+    if (!commands_.contains(command_id))
+      return base::fail(errc::not_found, "no command '" + command_id + "'");
+  }
   owner_.note("kill " + id_ + " " + command_id);
   end(command_id, {}, false, true);
   return {};

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstring>
 
@@ -6,6 +7,7 @@
 
 using namespace dsec::test;
 using namespace std::chrono_literals;
+namespace fake = dsec::fake;
 namespace proto = dsec::proto;
 
 namespace {
@@ -105,12 +107,13 @@ TEST_CASE("a damaged body is answered when its id can be read") {
   CHECK(a->code == "protocol");
 }
 
-TEST_CASE("a frame that is no message is answered and the session left to close") {
+TEST_CASE("a frame that is no message is answered, then the session is closed") {
   node_fixture node;
   stranger s(node);
   s.handler.malformed({dsec::base::errc::protocol, "message is shorter than its segment table", 0});
   node.run();
   CHECK(decode(s.session->sent.at(0)).code == "protocol");
+  CHECK(s.session->closed.size() == 1);
 }
 
 TEST_CASE("one credit goes out for every answer, and no more") {
@@ -188,4 +191,122 @@ TEST_CASE("answers due to a client that went are dropped") {
   node.run();
   CHECK(alice.session->sent.size() == answers);
   CHECK_FALSE(alice.session->closed.empty());
+}
+
+namespace {
+
+client::fill read_file(const std::string& sandbox_id) {
+  return [=](auto r) {
+    auto f = r.getBody().initReadFile();
+    f.setSandboxId(sandbox_id.c_str());
+    f.setPath("/f");
+  };
+}
+
+fake::script printing(std::size_t bytes) {
+  return {.run =
+              [=](const dsec::backends::exec_spec& spec) {
+                fake::fate f;
+                f.held = spec.argv.front() == "hold";
+                f.out = std::string(bytes, 'x');
+                return f;
+              },
+          .on_step = {}};
+}
+
+/// How many file operations the sandbox was asked for.
+long operations(const node_fixture& node) {
+  const auto steps = node.backend->steps();
+  return std::count_if(steps.begin(), steps.end(), [](const std::string& s) {
+    return s.starts_with("exec ") && s.find(" dsec.") != std::string::npos;
+  });
+}
+
+}  // namespace
+
+TEST_CASE("large replies are asked for a few at a time, and all are answered in the end") {
+  node_fixture node;
+  client alice(node, "alice");
+  const auto id = node.running_sandbox(alice);
+  alice.call([&](auto r) {
+    auto w = r.getBody().initWriteFile();
+    w.setSandboxId(id.c_str());
+    w.setPath("/f");
+    w.setData(kj::StringPtr("content").asBytes());
+  });
+  node.copy->held = true;  // no answer gets done
+  std::vector<std::uint64_t> asked;
+  for (int i = 0; i < 64; ++i) asked.push_back(alice.ask(read_file(id)));
+  const auto at_once = static_cast<long>(proto::max_promised_bytes / proto::max_data_bytes);
+  CHECK(operations(node) - 1 <= at_once);
+  CHECK(operations(node) - 1 > 0);
+  CHECK(alice.call(get(id)).phase == "running");  // small requests pass
+  node.copy->held = false;
+  node.run();
+  CHECK(operations(node) - 1 == 64);
+  for (const auto one : asked) CHECK(alice.got(one));
+}
+
+TEST_CASE("a client that does not read gets no more large replies until it does") {
+  node_fixture node;
+  client alice(node, "alice");
+  const auto id = node.running_sandbox(alice);
+  alice.session->queued = proto::max_promised_bytes;
+  const auto first = alice.ask(read_file(id));
+  const auto second = alice.ask(list());
+  CHECK_FALSE(alice.got(first));
+  CHECK_FALSE(alice.got(second));
+  CHECK(alice.session->closed.empty());
+  alice.read_replies(0);
+  CHECK(alice.got(first));
+  CHECK(alice.got(second));
+}
+
+TEST_CASE("a large reply that finds no room until its deadline is late, and holds up no other") {
+  node_fixture node;
+  client alice(node, "alice");
+  const auto id = node.running_sandbox(alice);
+  alice.session->queued = proto::max_promised_bytes;
+  const auto late = alice.ask(read_file(id), 1000);
+  const auto patient = alice.ask(read_file(id), 60'000);
+  node.advance(2s);
+  CHECK(alice.got(late)->code == "deadline_exceeded");
+  alice.read_replies(0);
+  CHECK(alice.got(patient));
+  CHECK(operations(node) == 1);
+}
+
+TEST_CASE("output that finds no room comes not inline but when it is asked for") {
+  node_fixture node(printing(200'000));
+  client alice(node, "alice");
+  const auto id = node.running_sandbox(alice);
+  CHECK(alice.call(exec(id, "c1")).out.size() == 200'000);
+  alice.session->queued = proto::max_promised_bytes;
+  const auto a = alice.call(exec(id, "c2"));
+  CHECK(a.state == "ended");
+  CHECK(a.exit_code == 0);
+  CHECK(a.out.empty());
+  CHECK(a.out_total == 200'000);
+  CHECK(alice.session->sent.back().bytes().size() < 1000);
+}
+
+TEST_CASE("a large request is not kept while its answer is waited for") {
+  node_fixture node(printing(0));
+  client alice(node, "alice");
+  const auto id = node.running_sandbox(alice);
+  auto whole = std::make_shared<int>(1);
+  const std::weak_ptr<int> held = whole;
+  alice.raw(request([&](auto r) {
+              exec(id, "c1", [](auto e) {
+                e.initArgv(1).set(0, "hold");
+                e.initStdin(1U << 20U);
+              })(r);
+              r.setId(900);
+            }).with(std::move(whole)));
+  CHECK(alice.call(get_command(id, "c1")).state == "running");
+  CHECK_FALSE(alice.got(900));
+  CHECK(held.expired());
+  node.backend->finish(id, "c1");
+  node.run();
+  CHECK(alice.got(900)->state == "ended");
 }

@@ -223,3 +223,88 @@ TEST_CASE("a key from an earlier process still names its sandbox") {
   CHECK(a.phase == "failed");
   CHECK(a.cause == "lost");
 }
+
+TEST_CASE("a create that waits when its client is lost is withdrawn after a while") {
+  small_node node(1);
+  client alice(node, "alice");
+  const auto first = node.running_sandbox(alice);
+  client gone(node, "alice");
+  gone.ask(create(), 600'000, "k1");
+  gone.disconnect();
+  node.advance(4s);
+  node.advance(2s);
+  alice.call(stop(first));
+  node.run();
+  CHECK(node.backend->live() == 0);
+  CHECK(alice.call(list()).ids.size() == 1);
+}
+
+TEST_CASE("a client that comes back in time finds its create where it was") {
+  small_node node(1);
+  client alice(node, "alice");
+  const auto first = node.running_sandbox(alice);
+  client gone(node, "alice");
+  gone.ask(create(), 600'000, "k1");
+  gone.disconnect();
+  node.advance(4s);
+  client back(node, "alice");
+  const auto again = back.ask(create(), 600'000, "k1");
+  node.advance(20s);
+  CHECK_FALSE(back.got(again));
+  alice.call(stop(first));
+  CHECK(back.got(again)->phase == "running");
+  node.advance(60s, 1s);
+  CHECK(node.backend->live() == 1);
+}
+
+TEST_CASE("a sandbox that starts when its client is lost ends after a while") {
+  node_fixture node;
+  client alice(node, "alice");
+  client gone(node, "alice");
+  node.start->held = true;
+  gone.ask(create(), 600'000, "k1");
+  const auto id = alice.call(list()).ids.at(0);
+  gone.disconnect();
+  node.start->held = false;
+  node.run();
+  CHECK(node.backend->live() == 1);  // nobody knows yet that it is not wanted
+  node.advance(6s);
+  CHECK(node.backend->live() == 0);
+  CHECK(alice.call(get(id)).detail.find("gone") != std::string::npos);
+  // Whoever asks with the same key now gets another.
+  client back(node, "alice");
+  const auto other = back.call(create(), 0, "k1");
+  CHECK(other.phase == "running");
+  CHECK(other.sandbox_id != id);
+}
+
+TEST_CASE("a sandbox whose client is lost over the create lives when somebody asks again") {
+  node_fixture node;
+  client gone(node, "alice");
+  node.start->held = true;
+  gone.ask(create(), 600'000, "k1");
+  gone.disconnect();
+  node.start->held = false;
+  node.run();
+  node.advance(3s);
+  client back(node, "alice");
+  CHECK(back.call(create(), 0, "k1").phase == "running");
+  node.advance(60s, 1s);
+  CHECK(node.backend->live() == 1);
+  back.disconnect();  // its create was answered
+  node.advance(60s, 1s);
+  CHECK(node.backend->live() == 1);
+}
+
+TEST_CASE("a sandbox in use outlives a client that is lost over a create with its key") {
+  node_fixture node;
+  client alice(node, "alice");
+  const auto id = alice.call(create(), 0, "k1").sandbox_id;
+  alice.call(exec(id, "c1"));
+  alice.disconnect();
+  client late(node, "alice");
+  late.ask(create(), 600'000, "k1");
+  late.disconnect();
+  node.advance(60s, 1s);
+  CHECK(node.backend->live() == 1);
+}

@@ -202,6 +202,12 @@ void client::raw(proto::frame f) {
   node_.run();
 }
 
+void client::read_replies(std::size_t queued) {
+  session->queued = queued;
+  handler_.room();
+  node_.run();
+}
+
 void client::disconnect() {
   handler_.closed();
   node_.run();

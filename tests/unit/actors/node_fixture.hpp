@@ -94,12 +94,14 @@ answer decode(const proto::frame& f);
 class recording_session final : public net::ws_session {
  public:
   void send(proto::frame f) override { sent.push_back(std::move(f)); }
+  bool queued_at_most(std::size_t level) override { return queued <= level; }
   void grant(std::uint32_t n) override { granted += n; }
   void close(std::string reason) override { closed.push_back(std::move(reason)); }
 
   std::vector<proto::frame> sent;
   std::vector<std::string> closed;
   std::uint32_t granted = 0;
+  std::size_t queued = 0;  // bytes that the client has not read, as the test says
 };
 
 class node_fixture;
@@ -122,6 +124,8 @@ class client {
   void raw(proto::frame f);
   void hello();
   void disconnect();
+  /// The client has read so much that only `queued` bytes are left.
+  void read_replies(std::size_t queued);
 
   std::shared_ptr<recording_session> session = std::make_shared<recording_session>();
 

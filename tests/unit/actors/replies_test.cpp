@@ -51,3 +51,28 @@ TEST_CASE("every text of a reply is UTF-8 whatever it was made of") {
     check(s.getLabels()[0].getValue());
   }));
 }
+
+TEST_CASE("a list that does not fit says so, and one that does does not") {
+  auto record = std::make_shared<sandbox_record>();
+  record->spec.labels = {{"k", std::string(4000, 'x')}};
+  const auto listed = [&](std::size_t n) {
+    const std::vector<sandbox_view> views(n, sandbox_view{record, 0});
+    std::pair<bool, std::size_t> out;
+    REQUIRE(proto::view<proto::Reply>(sandboxes_reply(1, views)).read([&](proto::Reply::Reader r) {
+      out = {r.getTruncated(), r.getBody().getSandboxes().size()};
+    }));
+    return out;
+  };
+  CHECK(listed(100) == std::pair<bool, std::size_t>(false, 100));
+  CHECK(listed(5000).first);
+  CHECK(listed(5000).second > 3000);
+
+  command c;
+  c.id = "c1";
+  c.argv = {std::string(4096, 'x')};
+  const std::vector<const command*> many(4500, &c);
+  REQUIRE(proto::view<proto::Reply>(commands_reply(1, "e0-a", many)).read([](auto r) {
+    CHECK(r.getTruncated());
+    CHECK(r.getBody().getCommands().size() < 4500);
+  }));
+}

@@ -364,3 +364,55 @@ TEST_CASE("what a lost command wrote is readable up to its spool's size") {
   CHECK(read(true).out == std::string(3000, 'c'));
   CHECK(read(false).out == std::string(2048, 'a'));  // behind it the ring has turned
 }
+
+TEST_CASE("large input is written on a pool, and a kill meanwhile is not lost") {
+  node_fixture node(holding());
+  client alice(node, "alice");
+  const auto id = node.running_sandbox(alice);
+  const auto with_input = [](auto e) {
+    hold(e);
+    e.initStdin(100'000);
+  };
+  node.copy->held = true;
+  const auto run = alice.ask(exec(id, "c1", with_input));
+  CHECK(executions(node, id, "c1") == 0);
+  const auto killed = alice.ask(kill_command(id, "c1"));
+  CHECK_FALSE(alice.got(killed));
+  node.copy->held = false;
+  node.run();
+  CHECK(executions(node, id, "c1") == 1);
+  CHECK(alice.got(run)->exit_code == 137);
+  CHECK(alice.got(killed)->exit_code == 137);
+}
+
+TEST_CASE("a command whose large input finds the sandbox gone is told so") {
+  node_fixture node(holding());
+  client alice(node, "alice");
+  const auto id = node.running_sandbox(alice);
+  node.copy->held = true;
+  const auto run = alice.ask(exec(id, "c1", [](auto e) { e.initStdin(100'000); }));
+  alice.call(stop(id));
+  node.copy->held = false;
+  node.run();
+  CHECK(alice.got(run)->code == "sandbox_failed");
+}
+
+TEST_CASE("who may try again is told when the command's id is free, not before") {
+  node_fixture node({.run =
+                         [n = 0](const backends::exec_spec&) mutable {
+                           fake::fate f;
+                           if (n++ == 0)
+                             f.refused = base::error{base::errc::unavailable, "later", 0};
+                           return f;
+                         },
+                     .on_step = {}});
+  client alice(node, "alice");
+  const auto id = node.running_sandbox(alice);
+  node.background->held = true;
+  const auto first = alice.ask(exec(id, "c1"));
+  CHECK_FALSE(alice.got(first));
+  node.background->held = false;
+  node.run();
+  CHECK(alice.got(first)->code == "unavailable");
+  CHECK(alice.call(exec(id, "c1")).state == "ended");
+}

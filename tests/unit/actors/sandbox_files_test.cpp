@@ -7,6 +7,7 @@
 
 using namespace dsec::test;
 using namespace std::chrono_literals;
+namespace base = dsec::base;
 
 namespace {
 
@@ -93,11 +94,80 @@ TEST_CASE("a file operation ends with its request's deadline") {
   node_fixture node;
   client alice(node, "alice");
   const auto id = node.running_sandbox(alice);
+  alice.call(write(id, "/a", "x"));
   node.copy->held = true;  // its answer cannot be made
-  const auto late = alice.ask(write(id, "/a", "x"), 1000);
+  const auto late = alice.ask(read(id, "/a"), 1000);
   node.advance(1s);
   CHECK(alice.got(late)->code == "deadline_exceeded");
   node.copy->held = false;
   node.run();
   CHECK(alice.call(read(id, "/a")).out == "x");
+}
+
+namespace {
+
+client::fill write_once(const std::string& id, const std::string& operation,
+                        const std::string& data, std::uint64_t offset = 0) {
+  return [=](dsec::proto::Request::Builder r) {
+    write(id, "/a", data, offset)(r);
+    r.getBody().getWriteFile().setOperationId(operation.c_str());
+  };
+}
+
+long writes(const node_fixture& node) {
+  const auto steps = node.backend->steps();
+  return std::count_if(steps.begin(), steps.end(), [](const std::string& s) {
+    return s.starts_with("exec ") && s.find(" dsec.w.") != std::string::npos;
+  });
+}
+
+}  // namespace
+
+TEST_CASE("a write that is sent again is answered, not done again") {
+  node_fixture node;
+  client alice(node, "alice");
+  const auto id = node.running_sandbox(alice);
+  CHECK(alice.call(write_once(id, "op1", "first")).size == 5);
+  CHECK(alice.call(write_once(id, "op2", " more", 5)).size == 10);
+  client again(node, "alice");
+  CHECK(again.call(write_once(id, "op1", "first")).size == 5);  // it would have truncated the file
+  CHECK(writes(node) == 2);
+  CHECK(alice.call(read(id, "/a")).out == "first more");
+  CHECK(alice.call(write_once(id, "not an id", "x")).code == "invalid_argument");
+}
+
+TEST_CASE("a write that is sent again while it goes on is joined, also at the next actor") {
+  node_fixture node;
+  client alice(node, "alice");
+  const auto id = node.running_sandbox(alice);
+  node.copy->held = true;  // large data goes by a pool
+  const std::string data(100'000, 'x');
+  const auto first = alice.ask(write_once(id, "op1", data));
+  client again(node, "alice");
+  const auto second = again.ask(write_once(id, "op1", data));
+  caf::anon_send_exit(node.actor_of(id), caf::exit_reason::kill);
+  node.run();
+  client third(node, "alice");
+  const auto last = third.ask(write_once(id, "op1", data));
+  node.copy->held = false;
+  node.run();
+  CHECK(third.got(last)->size == 100'000);
+  // A large request is not kept to be asked again: its client is.
+  CHECK((alice.got(first)->kind == "file_written" || alice.got(first)->code == "unavailable"));
+  CHECK(again.got(second));
+  CHECK(writes(node) == 1);
+}
+
+TEST_CASE("a write that could not be done now is done when it is sent again") {
+  int refusals = 1;
+  node_fixture node(
+      {.run = {}, .on_step = [&](std::string_view step, const std::string&) -> base::result<void> {
+         if (step == "exec" && refusals-- > 0)
+           return base::fail(base::errc::unavailable, "no room now");
+         return {};
+       }});
+  client alice(node, "alice");
+  const auto id = node.running_sandbox(alice);
+  CHECK(alice.call(write_once(id, "op1", "x")).code == "unavailable");
+  CHECK(alice.call(write_once(id, "op1", "x")).size == 1);
 }

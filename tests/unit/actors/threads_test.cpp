@@ -52,6 +52,7 @@ class waiting_session final : public dsec::net::ws_session {
     sent_.push_back(std::move(f));
     arrived_.notify_all();
   }
+  bool queued_at_most(std::size_t) override { return true; }
   void grant(std::uint32_t) override {}
   void close(std::string) override {}
 

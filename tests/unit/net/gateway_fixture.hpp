@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -39,6 +40,7 @@ class gateway_fixture {
     connection_info info;
     std::vector<proto::frame> messages;
     std::vector<base::error> malformed;
+    int room = 0;
     int closed = 0;
     bool message_after_closed = false;
   };
@@ -66,9 +68,15 @@ class gateway_fixture {
     const std::lock_guard lock(mutex_);
     return connections_;
   }
+  /// Nobody holds the messages of the i-th connection any more.
+  void forget_messages(std::size_t i = 0) {
+    std::vector<proto::frame> gone;
+    note([&] { gone.swap(connections_[i].messages); });
+  }
   [[nodiscard]] std::uint16_t port() const { return door->port(); }
 
   std::unique_ptr<listener> door;
+  std::optional<proto::frame> answer_malformed;  // then the session is closed
   std::atomic<bool> echo = false;  // answer every message with itself and grant the next
 
  private:
@@ -91,7 +99,7 @@ class gateway_fixture {
     std::size_t mine = 0;
     note([&] {
       mine = connections_.size();
-      connections_.push_back({s, std::move(info), {}, {}, 0, false});
+      connections_.push_back({s, std::move(info), {}, {}, 0, 0, false});
     });
     const std::weak_ptr<ws_session> weak = s;
     return {
@@ -108,9 +116,14 @@ class gateway_fixture {
               }
             },
         .malformed =
-            [this, mine](base::error e) {
-              note([&] { connections_[mine].malformed.push_back(std::move(e)); });
+            [this, mine, weak](base::error e) {
+              note([&] { connections_[mine].malformed.push_back(e); });
+              const auto session = weak.lock();
+              if (!answer_malformed || !session) return;
+              session->send(*answer_malformed);
+              session->close(e.message);
             },
+        .room = [this, mine] { note([&] { ++connections_[mine].room; }); },
         .closed = [this, mine] { note([&] { ++connections_[mine].closed; }); },
     };
   }

@@ -119,6 +119,63 @@ TEST_CASE("a frame that is no message is reported, then the session closes") {
   CHECK(seen[0].messages.empty());
 }
 
+TEST_CASE("the answer to a frame that is no message is sent before the session closes") {
+  gateway_fixture gateway;
+  capnp::MallocMessageBuilder builder;
+  builder.initRoot<dsec::proto::Reply>().getBody().initError().setCode("protocol");
+  gateway.answer_malformed = dsec::proto::frame::from_builder(builder);
+  raw_client client(gateway.port());
+  REQUIRE(client.upgrade("right-key") == 101);
+  gateway.session()->grant(8);
+  client.send_frame(ws_frame::binary, "not capnp");
+  const auto answer = client.frame();
+  REQUIRE(answer);
+  CHECK(answer->op == ws_frame::binary);
+  CHECK(answer->payload.size() == gateway.answer_malformed->bytes().size());
+  const auto end = client.frame();
+  REQUIRE(end);
+  CHECK(end->op == ws_frame::close);
+  CHECK(end->close_code() == 1007);
+  CHECK_FALSE(end->close_reason().empty());
+}
+
+TEST_CASE("no more is read while large frames that somebody holds fill their room") {
+  gateway_fixture gateway;
+  raw_client client(gateway.port());
+  REQUIRE(client.upgrade("right-key") == 101);
+  gateway.session()->grant(256);
+  constexpr std::size_t piece = 4U << 20U;
+  constexpr auto room = dsec::proto::max_pending_bytes / piece;
+  const auto one = frame_bytes(ws_frame::binary, ping_request(1, piece));
+  std::jthread sending([&] {
+    for (std::size_t i = 0; i < 2 * room; ++i) client.send(one);
+  });
+  REQUIRE(gateway.eventually([&](const auto& all) { return all[0].messages.size() >= room; }));
+  // Another connection's whole exchange passes through the same threads meanwhile.
+  CHECK(raw_client(gateway.port()).get("/healthz").status == 200);
+  CHECK(gateway.eventually([&](const auto& all) { return all[0].messages.size() == room; }));
+  gateway.forget_messages();
+  CHECK(gateway.eventually([&](const auto& all) { return all[0].messages.size() == room; }));
+}
+
+TEST_CASE("who asks for room in the queue is told once when there is some") {
+  gateway_fixture gateway;
+  raw_client client(gateway.port(), 4096);
+  REQUIRE(client.upgrade("right-key") == 101);
+  auto session = gateway.session();
+  CHECK(session->queued_at_most(0));
+  capnp::MallocMessageBuilder builder;
+  builder.initRoot<dsec::proto::Reply>().getBody().initFileData().initData(8U << 20U);
+  const auto big = dsec::proto::frame::from_builder(builder);
+  for (int i = 0; i < 4; ++i) session->send(big);
+  CHECK_FALSE(session->queued_at_most(9U << 20U));
+  CHECK(session->queued_at_most(33U << 20U));
+  CHECK(gateway.seen()[0].room == 0);
+  for (int i = 0; i < 4; ++i) CHECK(client.frame().value().payload.size() == big.bytes().size());
+  CHECK(gateway.eventually([](const auto& all) { return all[0].room == 1; }));
+  CHECK(session->queued_at_most(0));
+}
+
 TEST_CASE("a message over the limit is refused by its header alone") {
   gateway_fixture gateway;
   raw_client client(gateway.port());

@@ -123,3 +123,18 @@ TEST_CASE("a frame read as void") {
   CHECK(view<Request>(accepted(ping(1))).read([&](Request::Reader) { ran = true; }));
   CHECK(ran);
 }
+
+TEST_CASE("what goes with a frame lives until nobody holds the frame") {
+  auto companion = std::make_shared<int>(1);
+  const std::weak_ptr<int> alive = companion;
+  capnp::MallocMessageBuilder builder;
+  builder.initRoot<Request>().setId(5);
+  auto f = frame::from_builder(builder).with(std::move(companion));
+  {
+    const frame copy = f;
+    f = {};
+    CHECK_FALSE(alive.expired());
+    CHECK(view<Request>(copy).read([](Request::Reader r) { return r.getId(); }) == 5);
+  }
+  CHECK(alive.expired());
+}
