@@ -230,6 +230,19 @@ def test_a_signal_removes_the_sandbox(server, number):
     assert [s["phase"] for s in server.sandboxes.values()] == ["stopped"]
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_while_the_sandbox_is_being_made_leaves_none(server, number):
+    server.create_delay = 30
+    process = start("run", "tiny:1", "--", "true")
+    deadline = time.monotonic() + 20
+    while "createSandbox" not in server.requests and time.monotonic() < deadline:
+        time.sleep(0.01)
+    process.send_signal(number)
+    _, err = process.communicate(timeout=20)
+    assert (process.returncode, err) == (130, "")
+    assert server.sandboxes == {}  # the connection is closed, which withdraws it
+
+
 def test_a_reader_that_goes_away_ends_it_quietly(server):
     read, write = os.pipe()
     os.close(read)

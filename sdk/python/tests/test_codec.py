@@ -95,7 +95,7 @@ def test_exec_is_either_argv_or_shell():
         _codec.sandbox_ref("getSandbox", "\udc80"),
         _codec.command_ref("getCommand", "s", "c", wait_ms=-1),
         _codec.command_ref("getCommand", "s", "c", wait_ms=1 << 32),
-        _codec.write_file("s", "/a", 5, offset=0, mode=0, user=""),
+        _codec.write_file("s", "/a", 5, offset=0, mode=0, user="", operation_id=""),
     ],
 )
 def test_a_value_that_does_not_fit_is_an_invalid_argument(fill):
@@ -105,7 +105,7 @@ def test_a_value_that_does_not_fit_is_an_invalid_argument(fill):
 
 
 def test_a_request_over_the_message_limit_is_refused():
-    fill = _codec.write_file("s", "/a", b"x" * (17 << 20), offset=0, mode=0, user="")
+    fill = _codec.write_file("s", "/a", b"x" * (17 << 20), offset=0, mode=0, user="", operation_id="")
     with pytest.raises(InvalidArgumentError, match="protocol allows"):
         _codec.encode_request(1, 1, "", fill)
 
@@ -226,3 +226,16 @@ def test_a_text_that_is_no_utf_8_costs_itself_not_the_reply():
     data = reply("sandbox", sandboxId="e0-a", image="QQQ", warnings=["QQQ"])
     _, member, info = _codec.decode_reply(data.replace(b"QQQ", b"\xffxy"))
     assert (info.id, info.image, info.warnings) == ("e0-a", "\ufffdxy", ("\ufffdxy",))
+
+
+def test_a_list_that_was_cut_is_marked():
+    message = _codec.schema.Reply.new_message()
+    message.body.init("sandboxes", 1)[0].sandboxId = "e0-a"
+    _, _, whole = _codec.decode_reply(message.to_bytes())
+    assert not isinstance(whole, _codec.PartialList)
+    message.clear_write_flag()
+    message.truncated = True
+    _, _, cut = _codec.decode_reply(message.to_bytes())
+    assert [s.id for s in cut] == ["e0-a"]
+    with pytest.warns(UserWarning, match="only 1 sandboxes"):
+        cut.warn("sandboxes")

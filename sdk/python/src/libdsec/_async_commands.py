@@ -292,6 +292,8 @@ class AsyncCommands:
         states = await self._client._request(
             _codec.sandbox_ref("listCommands", self._sandbox_id), "commands"
         )
+        if isinstance(states, _codec.PartialList):
+            states.warn("commands, the newest,")
         return [AsyncCommand(self._client, state) for state in states]
 
     async def get(self, command_id: str) -> AsyncCommand:

@@ -4,6 +4,7 @@ loop.
 
 from __future__ import annotations
 
+import uuid
 from typing import TYPE_CHECKING
 
 from . import _codec
@@ -59,7 +60,14 @@ class AsyncFiles:
             piece = bytes(view[offset : offset + _codec.MAX_DATA_BYTES])
             await self._client._request(
                 _codec.write_file(
-                    self._sandbox_id, path, piece, offset=offset, mode=mode, user=user or ""
+                    self._sandbox_id,
+                    path,
+                    piece,
+                    offset=offset,
+                    mode=mode,
+                    user=user or "",
+                    # Sent twice, it is done once: a late first one would undo what came after it.
+                    operation_id=uuid.uuid4().hex,
                 ),
                 "fileWritten",
             )

@@ -200,6 +200,8 @@ class DSecClient:
         sandboxes: list[SandboxInfo] = await self._request(
             _codec.void("listSandboxes"), "sandboxes"
         )
+        if isinstance(sandboxes, _codec.PartialList):
+            sandboxes.warn("sandboxes, the living and those that ended last,")
         return sandboxes
 
     async def stop_sandbox(self, sandbox_id: str) -> SandboxInfo:

@@ -6,6 +6,7 @@ Replies are turned into plain values at once, because a reader is only valid whi
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -228,7 +229,14 @@ def read_file(sandbox_id: str, path: str, *, offset: int, length: int, user: str
 
 
 def write_file(
-    sandbox_id: str, path: str, data: bytes, *, offset: int, mode: int, user: str
+    sandbox_id: str,
+    path: str,
+    data: bytes,
+    *,
+    offset: int,
+    mode: int,
+    user: str,
+    operation_id: str,
 ) -> Fill:
     def fill(body: Any) -> None:
         message = body.init("writeFile")
@@ -238,11 +246,19 @@ def write_file(
         message.offset = offset
         message.mode = mode
         message.user = user
+        message.operationId = operation_id
 
     return fill
 
 
 # ---- replies
+
+
+class PartialList(list[Any]):
+    """A list of which the server sent only what fits in a message."""
+
+    def warn(self, what: str) -> None:
+        warnings.warn(f"only {len(self)} {what} are listed: more do not fit", stacklevel=2)
 
 
 def decode_reply(data: bytes) -> tuple[int, str, Any]:
@@ -259,7 +275,8 @@ def decode_reply(data: bytes) -> tuple[int, str, Any]:
             try:
                 body = message.body
                 member = str(body.which())
-                return request_id, member, _DECODERS[member](getattr(body, member))
+                value = _DECODERS[member](getattr(body, member))
+                return request_id, member, PartialList(value) if message.truncated else value
             except Exception as error:
                 return request_id, "error", ProtocolError(f"unreadable reply: {_first_line(error)}")
     except (

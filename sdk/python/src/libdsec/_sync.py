@@ -282,6 +282,7 @@ class Sandbox:
         the same sandbox, with others ConflictError.
         """
         endpoint = resolve()
+        made: list[SandboxInfo] = []
 
         async def work(client: DSecClient) -> SandboxInfo:
             sandbox = await AsyncSandbox.create(
@@ -290,9 +291,17 @@ class Sandbox:
                 idle_ttl=idle_ttl, ttl=ttl, network_rules=network_rules, labels=labels,
                 hostname=hostname, idempotency_key=idempotency_key, client=client,
             )  # fmt: skip
+            made.append(sandbox._info)
             return sandbox._info
 
-        return cls(endpoint, _call(endpoint, work), owned=True)
+        try:
+            return cls(endpoint, _call(endpoint, work), owned=True)
+        except BaseException:
+            # Interrupted between its creation and here: nobody else can know of it.
+            if made and idempotency_key is None:
+                with contextlib.suppress(DSecError):
+                    _call(endpoint, lambda client: client.stop_sandbox(made[0].id))
+            raise
 
     @classmethod
     def connect(cls, sandbox_id: str) -> Sandbox:

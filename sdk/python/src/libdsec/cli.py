@@ -199,19 +199,22 @@ def _report(error: DSecError, output: str) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    sandbox = Sandbox.create(
-        options.image,
-        workspace=options.workspace,
-        toolkits=options.toolkit,
-        cpu=options.cpu,
-        memory_mb=options.memory,
-    )
+    sandbox: Sandbox | None = None
     try:
+        sandbox = Sandbox.create(
+            options.image,
+            workspace=options.workspace,
+            toolkits=options.toolkit,
+            cpu=options.cpu,
+            memory_mb=options.memory,
+        )
         for warning in sandbox.warnings:
             print(f"dsec: warning: {warning}", file=sys.stderr)
         return _run_command(sandbox, options)
     finally:
-        if options.keep:
+        if sandbox is None:
+            pass  # an interrupted creation is withdrawn by create() or, when we are gone, the daemon
+        elif options.keep:
             print(f"dsec: sandbox {sandbox.id} goes on running", file=sys.stderr)
         else:
             sandbox.stop()
