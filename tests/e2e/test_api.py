@@ -303,9 +303,9 @@ def test_environment_directory_and_user(daemon):
         assert r.stdout == "sandbox command 1000:1000 /home/agent\n"
         r = sb.commands.run("echo $(id -u) $(pwd)", user="root", cwd="/tmp")
         assert r.stdout == "0 /tmp\n"
-        assert sb.commands.run(["printenv", "HOME"]).stdout == "/home/agent\n"
-        assert sb.commands.run(["printenv", "HOME"], user="1234").stdout == "/\n"
-        assert sb.commands.run(["printenv", "HOME"], env={"HOME": "/x"}).stdout == "/x\n"
+        assert sb.commands.run("echo $HOME").stdout == "/home/agent\n"
+        assert sb.commands.run("echo $HOME", user="1234").stdout == "/\n"
+        assert sb.commands.run("echo $HOME", env={"HOME": "/x"}).stdout == "/x\n"
         r = sb.commands.run(["id", "-u"], user="65534:65534")
         assert r.stdout == "65534\n"
 
