@@ -210,10 +210,13 @@ def test_stop_is_idempotent_and_ends_running_commands(daemon):
         sb.commands.run("true")
 
 
-def test_a_command_whose_sandbox_is_killed_by_another_ends_with_a_typed_error(daemon, tmp_path):
+def test_a_command_whose_sandbox_is_killed_by_another_ends_with_a_typed_error(daemon):
     with Sandbox.create(TINY) as sb:
         running = subprocess.Popen(
-            [sys.executable, "-m", "libdsec", "exec", sb.id, "--", "sh", "-c", "echo so far; sleep 999"],
+            [
+                sys.executable, "-m", "libdsec", "exec", sb.id, "--",
+                "sh", "-c", "echo so far; sleep 999",
+            ],
             env=daemon.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
         assert running.stdout.readline() == "so far\n"

@@ -105,7 +105,9 @@ def test_a_value_that_does_not_fit_is_an_invalid_argument(fill):
 
 
 def test_a_request_over_the_message_limit_is_refused():
-    fill = _codec.write_file("s", "/a", b"x" * (17 << 20), offset=0, mode=0, user="", operation_id="")
+    fill = _codec.write_file(
+        "s", "/a", b"x" * (17 << 20), offset=0, mode=0, user="", operation_id=""
+    )
     with pytest.raises(InvalidArgumentError, match="protocol allows"):
         _codec.encode_request(1, 1, "", fill)
 

@@ -213,7 +213,7 @@ def _run(options: argparse.Namespace) -> int:
         return _run_command(sandbox, options)
     finally:
         if sandbox is None:
-            pass  # an interrupted creation is withdrawn by create() or, when we are gone, the daemon
+            pass  # interrupted: create() undoes it or, when we are gone, the daemon does
         elif options.keep:
             print(f"dsec: sandbox {sandbox.id} goes on running", file=sys.stderr)
         else:
