@@ -36,8 +36,10 @@ runtime_config::runtime_config() {
   // Messages one actor handles before the next one gets the thread; the default is no limit, and a
   // few busy actors then starve all others.
   set("scheduler.max-throughput", std::size_t{50});
-  // Handlers never block, so more threads than CPUs only switch; the default is at least 4.
-  set("scheduler.max-threads", std::size_t{std::max(2U, std::thread::hardware_concurrency())});
+  // Handlers never block and are short, but every message to an idle actor wakes a thread that is
+  // idle. With half as many threads as CPUs (the default is at least 4) most of a request's
+  // messages find the thread that sent them: an exec costs half the context switches.
+  set("scheduler.max-threads", std::size_t{std::max(1U, std::thread::hardware_concurrency() / 2)});
 }
 
 void install_handlers(caf::scheduled_actor* self, handlers h) {

@@ -2,7 +2,6 @@
 // started here; start() and stop() are called by whoever owns the listener, never on those threads.
 #include "net/listener.hpp"
 
-#include <array>
 #include <boost/asio/basic_socket_acceptor.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
@@ -78,7 +77,11 @@ using base::error;
 using base::fail;
 using boost::system::error_code;
 
-constexpr std::size_t io_threads = 2;
+/// A second thread takes over a connection's next handler whenever it is idle, which costs a
+/// wake-up each; it is worth that only where there are CPUs to spare.
+std::size_t io_threads() {
+  return std::thread::hardware_concurrency() > 4 ? 2 : 1;
+}
 
 class tcp_listener final : public listener {
  public:
@@ -115,14 +118,14 @@ class tcp_listener final : public listener {
 
   void run() {
     accept_next();
-    for (auto& t : threads_) t = std::thread([h = hub_] { h->context.run(); });
+    for (auto i = io_threads(); i > 0; --i) threads_.emplace_back([h = hub_] { h->context.run(); });
   }
 
   [[nodiscard]] std::uint16_t port() const override { return hub_->port; }
 
   void stop() override {
     const std::lock_guard lock(stopping_);
-    if (!threads_.front().joinable()) return;
+    if (threads_.empty()) return;
     asio::post(strand_, [this] {
       error_code ignored;
       acceptor_.close(ignored);
@@ -132,6 +135,7 @@ class tcp_listener final : public listener {
     if (!hub_->wait_empty(good_bye)) hub_->abort_all();
     // Every operation of an aborted connection ends at once, so the context runs out of work.
     for (auto& t : threads_) t.join();
+    threads_.clear();
   }
 
  private:
@@ -166,7 +170,7 @@ class tcp_listener final : public listener {
   executor strand_;  // of the two below
   asio::basic_socket_acceptor<tcp, executor> acceptor_;
   timer pause_;
-  std::array<std::thread, io_threads> threads_;
+  std::vector<std::thread> threads_;
   std::mutex stopping_;
 };
 
