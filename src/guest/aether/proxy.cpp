@@ -21,7 +21,6 @@ void proxy::run(const boot_body& boot) {
   live_.fit(files.rlim_cur);
   spawner_.configure(boot);
   spawner_.ensure(sys::monotonic_ns(), events_);
-  groups_.prepare(boot_.oom_v2 == oom_by_group);  // while the spawner sets itself up
   epoll_event batch[poller::batch];
   for (;;) {
     const long n = events_.wait(batch, timeout_ms());
@@ -139,6 +138,10 @@ void proxy::on_spawner(uint32_t events) {
       !hello_said_) {
     hello_said_ = true;
     channel_.say_hello(live_.count());
+    channel_.flush();
+    // The first command's group, while its exec is on the way. Before, while the spawner sets
+    // itself up, it would stand in its way: a forked child starts on its parent's CPU.
+    groups_.prepare(boot_.oom_v2 == oom_by_group);
   }
   serve_queue();
 }
