@@ -109,6 +109,6 @@ TEST_CASE("fifty sandboxes leave a running backend as it was", "[kernel][contain
   CHECK(find_live_leaks(rig.scope(), pool) == std::vector<std::string>{});
   CHECK(eventually([&] { return open_descriptors().size() == mine; }));
   CHECK(open_descriptors().size() == mine);
-  CHECK(eventually([&] { return count_descriptors(*launcher) == its; }));
-  CHECK(count_descriptors(*launcher) == its);
+  // At first it may not have taken down yet what the first create left.
+  CHECK(eventually([&] { return count_descriptors(*launcher) <= its; }));
 }
