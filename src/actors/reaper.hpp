@@ -1,6 +1,7 @@
 // Time limits of sandboxes: absolute and idle time to live, and how long records of ended ones are
 // kept. Tells the edge what is due and leaves the deed to it. One per edge, which starts it anew
-// when it dies and tells it all sandboxes again. What is due is told again until it was done. Sleeps until the earliest limit: no polling.
+// when it dies and tells it all sandboxes again. What is due is told again until it was done.
+// Sleeps until the earliest limit: no polling.
 #pragma once
 
 #include <caf/typed_event_based_actor.hpp>

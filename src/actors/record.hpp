@@ -46,7 +46,8 @@ struct sandbox_record {
   std::string body_hash;            // of the create that carried the key
 };
 
-/// Nothing runs in it any more: the largest part of a record is not worth keeping for its retention.
+/// Nothing runs in it any more: the largest part of a record is not worth keeping for its
+/// retention.
 void forget_env(sandbox_spec& spec);
 
 using record_ptr = std::shared_ptr<const sandbox_record>;

@@ -8,6 +8,8 @@
 
 namespace dsec::test {
 
-inline void say_skipped(std::string_view why) { std::cout << "SKIPPED: " << why << std::endl; }
+inline void say_skipped(std::string_view why) {
+  std::cout << "SKIPPED: " << why << std::endl;
+}
 
 }  // namespace dsec::test
