@@ -1,7 +1,7 @@
 """exec_rtt: one exec of a dynamic true in a running sandbox, there and back, against a bare vfork + exec + wait of the
 same program. Blocks of all subjects alternate; a subject's value is the p50 of its best block, its p99 that of all
 blocks together."""
-from runner.rows import Row, Series, row
+from runner.rows import Row, Series, percentile, row
 from runner.workshop import ROOT, Workshop
 
 OVER_BARE_MS = 0.8
@@ -34,8 +34,8 @@ def measure(shop: Workshop) -> list[Row]:
         row("exec_rtt.bare", series["bare"], "vfork + exec + wait on the host"),
         row("exec_rtt.ws", series["ws"], f"C++ client over WebSocket; target bare + {OVER_BARE_MS} ms",
             at_most=bare + OVER_BARE_MS),
-        row("exec_rtt.ws_p99", series["ws"], f"p99 of the same; target {P99_TIMES_BARE} x bare's p50",
-            value=series["ws"].p99, at_most=P99_TIMES_BARE * bare),
+        row("exec_rtt.ws_p99", series["ws"], f"p99 of the same; target {P99_TIMES_BARE} x bare's p50, both of all blocks",
+            value=series["ws"].p99, at_most=P99_TIMES_BARE * percentile(series["bare"].all, 0.5)),
         row("exec_rtt.libdsec", series["libdsec"], "Python, commands.run of a synchronous Sandbox; target bare + "
             f"{LIBDSEC_OVER_BARE_MS} ms", at_most=bare + LIBDSEC_OVER_BARE_MS),
         row("exec_rtt.gateway", series["gateway"], "a no-op through listener, gateway and actors, for comparison"),

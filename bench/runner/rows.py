@@ -10,7 +10,7 @@ class Row:
     name: str  # group.metric
     value: float
     unit: str
-    target: float | None  # what value must not exceed (at_least: fall below); None for peers
+    target: float | None  # what value must not exceed; None for peers
     holds: bool
     how: str
     n: int

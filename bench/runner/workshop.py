@@ -19,6 +19,7 @@ PROGRAMS = ["dsecd", "measure", "floor", "ws_echo"]
 # Debian's name of each program that is measured beside us, or needed to make images.
 PACKAGES = {"bwrap": "bubblewrap", "runc": "runc", "mkfs.erofs": "erofs-utils", "busybox": "busybox-static"}
 START_SECONDS = 60
+STOP_SECONDS = 90  # longer than dsecd gives itself
 CONFIG = """\
 [gateway]
 port = 0
@@ -100,10 +101,10 @@ def _start(dsecd: str, state: pathlib.Path, config: pathlib.Path) -> tuple[subpr
 def _stop(daemon: subprocess.Popen) -> None:
     daemon.send_signal(signal.SIGTERM)
     try:
-        daemon.wait(60)
+        daemon.wait(STOP_SECONDS)
     except subprocess.TimeoutExpired:
         daemon.kill()
-        raise Unable("dsecd did not stop within 60 s")
+        raise Unable(f"dsecd did not stop within {STOP_SECONDS} s")
 
 
 def _leaks(instance: str, scratch: pathlib.Path) -> list[str]:

@@ -20,9 +20,8 @@ namespace dsec::actors {
 struct worker {
   base::config config;
   std::shared_ptr<backends::backend> backend;
-  std::shared_ptr<base::executor> start_pool;  // backend::start
-  std::shared_ptr<base::executor>
-      kill_pool;  // instance::stop, a thread of its own: never behind a slow start
+  std::shared_ptr<base::executor> start_pool;       // backend::start
+  std::shared_ptr<base::executor> kill_pool;        // instance::stop: never behind a slow start
   std::shared_ptr<base::executor> copy_pool;        // images, output, files
   std::shared_ptr<base::executor> background_pool;  // what nobody waits for: refill, spools, files
   std::shared_ptr<record_writer> writer;

@@ -1,7 +1,8 @@
 #include "actors/ws_conn.hpp"
 
+#include <capnp/schema.h>
+
 #include <algorithm>
-#include <array>
 #include <caf/send.hpp>
 #include <utility>
 #include <vector>
@@ -47,12 +48,13 @@ std::string sandbox_of(body::Reader request) {
   }
 }
 
+/// The member's name in the schema.
 std::string_view name_of(body::Which which) {
-  constexpr std::array<std::string_view, 15> names{
-      "unset",         "hello",       "ping",      "createSandbox", "getSandbox",
-      "listSandboxes", "stopSandbox", "exec",      "getCommand",    "killCommand",
-      "readOutput",    "readFile",    "writeFile", "listImages",    "listCommands"};
-  return which < names.size() ? names[which] : "unknown";
+  KJ_IF_MAYBE (field, capnp::Schema::from<body>().getFieldByDiscriminant(which)) {
+    const auto name = field->getProto().getName();
+    return {name.begin(), name.size()};
+  }
+  return "unknown";  // of a newer client
 }
 
 bool about_one_sandbox(body::Which which) {

@@ -1,6 +1,6 @@
 // What every kind of sandbox must do. One backend object per kind and worker, one instance per live
 // sandbox. Threads: backend::start, instance::stop and the file calls of the host block and run on
-// a blocking pool; instance::exec, kill and query never block and may be called from any thread;
+// a blocking pool; instance::exec and kill never block and may be called from any thread;
 // events arrive on the backend's own thread and must only hand over. A backend says what it cannot
 // do by errc::unsupported, found at start-up by probe(), never a surprise later.
 #pragma once

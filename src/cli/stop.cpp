@@ -43,7 +43,7 @@ base::result<void> stop_all(const base::config& c, unsigned timeout_seconds) {
 void add_stop(CLI::App& app, context& shared) {
   struct options {
     bool all = false;
-    unsigned timeout = 60;
+    unsigned timeout = 90;  // longer than dsecd gives itself (serve.cpp)
   };
   auto o = std::make_shared<options>();
   auto* stop = app.add_subcommand("stop", "stop the daemon and every sandbox");

@@ -32,7 +32,7 @@ def pytest_configure(config: pytest.Config) -> None:
     for case in range(1, 34):
         config.addinivalue_line("markers", f"C{case}: case C{case} of what breaks for users")
     for threat in range(1, 20):
-        config.addinivalue_line("markers", f"threat_{threat}: threat {threat} of the threat model")
+        config.addinivalue_line("markers", f"threat_{threat}: attack {threat}, see tests/README.md")
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:

@@ -1,8 +1,8 @@
 // The control groups of one instance, the same names in every hierarchy that is needed:
 //
 //   <base>/<instance>/<slot>/        v2: killed and watched as a whole; weight of the sandbox
-//                           init/    aether and its spawner: no limits, so that they work when
-//                                    commands hit theirs
+//                           init/    aether and its spawner: a CPU quota above the commands', else
+//                                    no limits, so that they work when commands hit theirs
 //                           cmd/     commands: memory, CPU and process limits; v2 part handed to
 //                                    aether
 //

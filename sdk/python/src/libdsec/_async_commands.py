@@ -19,7 +19,6 @@ from .errors import (
     DSecError,
     InvalidArgumentError,
     NotFoundError,
-    ProtocolError,
     TooLargeError,
 )
 from .models import CommandResult, CommandState, OutputPiece
@@ -140,8 +139,8 @@ class AsyncCommand:
     async def stream(self) -> AsyncGenerator[tuple[str, bytes], None]:
         """("stdout" or "stderr", bytes) as they come, until it has ended and all was read.
 
-        A reader that is slower than the command by more than its output limit misses the middle, as
-        `result` does.
+        Of a command that writes more than its output limit, the first half of the limit comes while
+        it runs, the last half when it has ended; the middle is dropped, as in `result`.
         """
         offsets = {STDOUT: 0, STDERR: 0}
         unfinished = [STDOUT, STDERR]
@@ -193,8 +192,8 @@ class AsyncCommand:
                 stderr_bytes=stderr,
                 stdout_total=s.stdout_total,
                 stderr_total=s.stderr_total,
-                stdout_truncated=s.stdout_truncated,
-                stderr_truncated=s.stderr_truncated,
+                stdout_truncated=s.stdout_truncated or bool(stdout_dropped),
+                stderr_truncated=s.stderr_truncated or bool(stderr_dropped),
                 duration=s.duration_us / 1e6,
                 stdout_dropped=stdout_dropped,
                 stderr_dropped=stderr_dropped,
@@ -215,11 +214,9 @@ class AsyncCommand:
             piece = await self.read(stream, offset)
             if piece.offset > offset:
                 dropped.append((offset, piece.offset - offset))
-            elif not piece.data:
-                raise ProtocolError(
-                    f"command {self.id}: its {stream} ends at {offset} of {total} bytes",
-                    object=self.id,
-                )
+            elif not piece.data:  # what the daemon's disk did not take is not there
+                dropped.append((offset, total - offset))
+                break
             pieces.append(piece.data)
             offset = piece.offset + len(piece.data)
         return b"".join(pieces), tuple(dropped)
