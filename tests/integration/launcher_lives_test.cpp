@@ -17,6 +17,7 @@
 #include <thread>
 
 #include "launcher_rig.hpp"
+#include "support/length.hpp"
 #include "support/skip.hpp"
 
 using namespace dsec;
@@ -193,7 +194,7 @@ TEST_CASE("a launcher killed at any moment of a create leaves nothing behind",
   {
     std::minstd_rand random(1);
     launcher_rig rig;
-    for (int i = 0; i < 25; ++i) {
+    for (int i = 0; i < test::length(100); ++i) {
       const auto id = "n" + std::to_string(i);
       rig.prepare(id, 1, {});
       unique_fd layers_ns;

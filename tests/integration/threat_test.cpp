@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "container_rig.hpp"
+#include "support/length.hpp"
 
 using namespace dsec;
 using namespace dsec::test;
@@ -105,10 +106,11 @@ void check_typed_result(container_box& box, int i) {
 void under_attack(const std::vector<std::string>& attack) {
   container_rig rig({4, 64});
   auto victim = rig.start("attacked");
-  siblings beside(rig, 4, 100);
+  const int commands = 4 * length(25);
+  siblings beside(rig, 4, commands);
   const auto id = victim.begin(program(attack));
-  for (int i = 0; i < 10; ++i) check_typed_result(victim, i);
-  CHECK(beside.finish() == 100);
+  for (int i = 0; i < length(30); ++i) check_typed_result(victim, i);
+  CHECK(beside.finish() == commands);
   CHECK(victim.events().times_gone() == 0);
   // The attacker may have been hit by an attack of its own kind; if not, it can be killed.
   if (!victim.events().wait_ended(id, 0ms)) REQUIRE(victim->kill(id));
@@ -189,12 +191,12 @@ TEST_CASE("control groups cannot be changed, joined or left from inside",
   box.stop();
 }
 
-TEST_CASE("SIGSTOP to everybody, in a loop, beside 100 commands of siblings",
+TEST_CASE("SIGSTOP to everybody, in a loop, beside commands of siblings",
           "[kernel][container][threat-1]") {
   under_attack({"/attack", "stop-all", "120"});
 }
 
-TEST_CASE("SIGKILL to everybody, in a loop, beside 100 commands of siblings",
+TEST_CASE("SIGKILL to everybody, in a loop, beside commands of siblings",
           "[kernel][container][threat-1]") {
   under_attack({"/attack", "kill-all", "120"});
 }
@@ -218,7 +220,6 @@ TEST_CASE("one sandbox cannot take the terminals of its siblings",
   sibling.stop();
 }
 
-TEST_CASE("a fork bomb beside 100 commands of siblings",
-          "[kernel][container][threat-1][threat-6]") {
+TEST_CASE("a fork bomb beside commands of siblings", "[kernel][container][threat-1][threat-6]") {
   under_attack({"/attack", "fork-bomb", "120"});
 }
