@@ -41,6 +41,12 @@ enum aether_fd : int {
 };
 inline constexpr uint32_t max_tasks_fds = 8;
 
+/// RLIMIT_CORE of commands, which the launcher arranges for where the host lets it. Below the
+/// smallest core file none is written. It is not 0, because that does not count where the host
+/// pipes cores to a helper (core(5)), which would then run, as root on the host, for every crash
+/// inside; the kernel gives up only at exactly 1 (do_coredump).
+inline constexpr uint64_t core_limit = 1;
+
 enum class msg : uint16_t {
   // to aether
   boot = 1,   // boot_body

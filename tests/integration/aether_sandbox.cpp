@@ -307,6 +307,10 @@ void aether_sandbox::become_aether(int channel_far) {
     const rlimit limit = {options_.files, options_.files};
     must(::setrlimit(RLIMIT_NOFILE, &limit) == 0, "rlimit");
   }
+  if (options_.no_cores) {
+    const rlimit none = {0, 0};
+    must(::setrlimit(RLIMIT_CORE, &none) == 0, "rlimit");
+  }
   const char* const argv[] = {"aether", nullptr};
   const char* const envp[] = {nullptr};
   ::syscall(SYS_execveat, image, "", argv, envp, AT_EMPTY_PATH);

@@ -2,6 +2,7 @@
 // the making of sandboxes, what is left when a step fails. Needs root.
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -55,6 +56,17 @@ TEST_CASE("a sandbox runs a program as root inside", "[kernel][launcher]") {
   const auto r = made.box.sh("busybox id -u; busybox hostname; busybox cat /etc/which");
   CHECK(r.output == "0\nbox\nbase");
   rig.destroy("one", made);
+}
+
+TEST_CASE("the launcher makes room for the core limit of commands, where it may",
+          "[kernel][launcher]") {
+  rlimit host{}, its{};
+  REQUIRE(::getrlimit(RLIMIT_CORE, &host) == 0);
+  launcher_rig rig;
+  const auto made = rig.create("one", 1);  // so it has set itself up
+  REQUIRE(::prlimit(rig.pid(), RLIMIT_CORE, nullptr, &its) == 0);
+  CHECK((its.rlim_max == guest::core_limit || host.rlim_max == 0));
+  CHECK(its.rlim_cur == its.rlim_max);
 }
 
 TEST_CASE("aether starts with its descriptors, its uid and no capability", "[kernel][launcher]") {

@@ -32,6 +32,7 @@ struct sandbox_options {
   std::uint64_t memory_bytes = 0;  // limit of the commands' group; 0: none
   std::uint32_t pids = 0;
   std::uint64_t files = 0;  // hard limit on aether's descriptors; 0: the caller's
+  bool no_cores = false;    // a hard limit of 0 on core files
 };
 
 struct command {

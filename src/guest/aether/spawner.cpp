@@ -85,7 +85,9 @@ void set_limits(const boot_body& boot) {
   if (boot.nofile != 0 && boot.nofile < files.rlim_max) files.rlim_max = boot.nofile;
   files.rlim_cur = files.rlim_max;
   require(sys::call(__NR_prlimit64, 0, RLIMIT_NOFILE, &files), spawner_limits);
-  const struct rlimit64 core = {core_limit, core_limit};
+  struct rlimit64 core = {};
+  require(sys::call(__NR_prlimit64, 0, RLIMIT_CORE, nullptr, &core), spawner_limits);
+  core = core_limits(core.rlim_max);
   require(sys::call(__NR_prlimit64, 0, RLIMIT_CORE, &core), spawner_limits);
 }
 

@@ -4,16 +4,19 @@
 // belongs to the outer user namespace and is not dumpable.
 #pragma once
 
+#include <linux/resource.h>
+
 #include "guest/aether/spawner_protocol.hpp"
 
 namespace dsec::guest::aether {
 
 inline constexpr int slab_count = 8;
 
-/// No core file is written under a limit below the smallest one. It is not 0, because that does not
-/// count where the host pipes cores to a helper (core(5)), which would then run, as root on the
-/// host, for every crash inside; the kernel gives up only at exactly 1 (do_coredump).
-inline constexpr uint64_t core_limit = 1;
+/// guest::core_limit, or 0 where the hard limit forbids more: without privileges it only falls.
+constexpr struct rlimit64 core_limits(uint64_t hard) {
+  const uint64_t most = hard < core_limit ? hard : core_limit;
+  return {most, most};
+}
 
 /// Body of the forked child; `link` is its end of the pair, `proc` the sandbox's /proc. Never
 /// returns: ends when aether's end closes, or with an exit status that names the failed step (enum

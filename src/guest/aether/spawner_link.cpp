@@ -108,8 +108,9 @@ int spawner_link::take_slab() {
 bool spawner_link::limits_intact() const {
   for (int i = 0; i < RLIM_NLIMITS; ++i) {
     if (i == RLIMIT_NOFILE) continue;  // it set this one itself; what is too low shows at once
-    struct rlimit64 ours = {core_limit, core_limit}, its = {};
-    if (i != RLIMIT_CORE) sys::call(__NR_prlimit64, 0, i, nullptr, &ours);
+    struct rlimit64 ours = {}, its = {};
+    sys::call(__NR_prlimit64, 0, i, nullptr, &ours);
+    if (i == RLIMIT_CORE) ours = core_limits(ours.rlim_max);
     sys::call(__NR_prlimit64, pid_, i, nullptr, &its);
     if (its.rlim_cur != ours.rlim_cur || its.rlim_max != ours.rlim_max) return false;
   }

@@ -16,8 +16,7 @@ namespace {
 
 // Positions in the request's descriptors.
 constexpr std::size_t upper_fd = 0, init_cgroup_fd = 1, slot_cgroup_fd = 2, oom_fd = 3;
-constexpr std::uint32_t no_oom_file = 2;  // launch_create.oom_v2
-constexpr int channel_buffer = 1 << 20;   // bytes that may wait for a dsecd that restarts
+constexpr int channel_buffer = 1 << 20;  // bytes that may wait for a dsecd that restarts
 constexpr std::int32_t command_oom_score = 200;
 
 status send_boot(const fd& channel, const guest::launch_create& request) {
@@ -85,9 +84,9 @@ status creation::check() {
   if (request_.hostname[0] == '\0') return {"hostname", EINVAL};
   if (request_.layers == 0 || request_.layers > guest::max_layers) return {"layers", EINVAL};
   if (request_.init_tasks > guest::max_tasks_fds || request_.cmd_tasks > guest::max_tasks_fds ||
-      request_.oom_v2 > no_oom_file)
+      request_.oom_v2 > guest::oom_nowhere)
     return {"counts", EINVAL};
-  const std::size_t fixed = request_.oom_v2 == no_oom_file ? oom_fd : oom_fd + 1;
+  const std::size_t fixed = request_.oom_v2 == guest::oom_nowhere ? oom_fd : oom_fd + 1;
   if (fds_.size() != fixed + request_.init_tasks + request_.cmd_tasks)
     return {"descriptors", EINVAL};
   return {};
@@ -170,7 +169,7 @@ status creation::place_fds(reserved_fds& reserved) {
   if (status s = place(guest::fd_channel, aether_channel_); !s.ok()) return s;
   if (status s = place(guest::fd_userns, slot_->user); !s.ok()) return s;
   if (status s = place(guest::fd_cgroup, fds_[slot_cgroup_fd]); !s.ok()) return s;
-  if (request_.oom_v2 != no_oom_file) {
+  if (request_.oom_v2 != guest::oom_nowhere) {
     if (status s = place(guest::fd_oom, fds_[oom_fd]); !s.ok()) return s;
   }
   int number = guest::fd_tasks;

@@ -9,6 +9,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
+#include "guest/channel.hpp"
 #include "guest/launcher/credentials.hpp"
 #include "guest/launcher/init.hpp"
 #include "guest/launcher/instrument.hpp"
@@ -47,8 +48,7 @@ status take_descriptors(int argc, char** argv, inherited& in) {
   return reserved_fds::reserve();
 }
 
-/// Last to be killed when memory is short; a host that does not permit it is reported by `dsecd
-/// doctor`.
+/// Last to be killed when memory is short. A host may forbid it: then sandboxes run without.
 bool protect_from_oom() {
   const fd file(sys::call(SYS_openat, AT_FDCWD, "/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC));
   return sys::call(SYS_write, file.get(), "-950", 4) == 4;
@@ -66,11 +66,19 @@ void raise_open_files() {
   sys::call(SYS_prlimit64, 0, RLIMIT_NOFILE, &limit, nullptr);
 }
 
+/// Here and not by aether, which could not raise a hard limit of 0. Where that is not permitted to
+/// us either, commands keep the 0.
+void allow_core_limit() {
+  constexpr rlimit limit{guest::core_limit, guest::core_limit};
+  sys::call(SYS_prlimit64, 0, RLIMIT_CORE, &limit, nullptr);
+}
+
 status prepare(inherited& in, holdings& held) {
   LAUNCH_TRY("image", sys::call(SYS_dup3, in.image.get(), image_number, O_CLOEXEC));
   in.image.reset();
   held.oom_scores = protect_from_oom();
   raise_open_files();
+  allow_core_limit();
   if (status s = drop_inheritance(); !s.ok()) return s;
   if (status s = seal_keyring(); !s.ok()) return s;
   if (status s = in.layers_ns.valid() ? enter_layers_namespace(in.layers_ns.get())
