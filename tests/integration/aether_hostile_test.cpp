@@ -203,8 +203,21 @@ for pid in (0, os.getppid()):
     try: resource.prlimit(pid, resource.RLIMIT_CORE, (0, 0))
     except PermissionError: pass
 print(resource.getrlimit(resource.RLIMIT_CORE))
+try: print(resource.prlimit(0, resource.RLIMIT_CORE, (0, 0)))
+except PermissionError: print("refused")
 )"}};
-  CHECK(box.run(by_prlimit).out == "(1, 1)\n");
+  CHECK(box.run(by_prlimit).out == "(1, 1)\nrefused\n");
+}
+
+TEST_CASE("where the host allows no core files commands run under its limit", "[kernel][aether]") {
+  if (skipped()) return;
+  aether_sandbox box({.no_cores = true});
+  CHECK(box.sh("ulimit -Hc").out == "0\n");
+  // Longer than aether goes without a look at the spawner's limits: it finds them as they should
+  // be.
+  CHECK(box.sh("sleep 1.1").ok());
+  CHECK(box.sh("ulimit -Hc").out == "0\n");
+  CHECK(box.seen(msg::degraded) == 0);
 }
 
 TEST_CASE("the filter answers with errors", "[kernel][aether][threat-4]") {

@@ -194,7 +194,8 @@ constexpr void judge_socketpair(builder& b) {
 
 /// The core limit stays what the spawner made it (spawner.cpp): with 0 the kernel would run the
 /// host's core dump helper again. Programs that switch core dumps off (gpg) give up on an error, so
-/// they are told that it worked; with a limit of 1 no core is written anyway.
+/// they are told that it worked; with a limit of 1 no core is written anyway. setrlimit(3) asks for
+/// no old limit. Who does would read what we did not write, so that is an error.
 constexpr sock_filter already_done() {
   return refuse(0);
 }
@@ -216,7 +217,12 @@ constexpr void judge_prlimit(builder& b) {
     b.add(load(argument_at(2) + 4));
     b.add(jump(BPF_JEQ, 0, 0, 1));
     b.add(answer(SECCOMP_RET_ALLOW));
+    b.add(load(argument_at(3)));
+    b.add(jump(BPF_JEQ, 0, 0, 3));
+    b.add(load(argument_at(3) + 4));
+    b.add(jump(BPF_JEQ, 0, 0, 1));
     b.add(already_done());
+    b.add(refuse(EPERM));
   });
   b.add(answer(SECCOMP_RET_ALLOW));
 }

@@ -51,13 +51,15 @@ verdict run(const filter_program& p, const seccomp_data& data) {
 
 constexpr filter_program sandbox = build_sandbox_filter();
 
-verdict judge(long number, std::uint64_t a0 = 0, std::uint64_t a1 = 0, std::uint64_t a2 = 0) {
+verdict judge(long number, std::uint64_t a0 = 0, std::uint64_t a1 = 0, std::uint64_t a2 = 0,
+              std::uint64_t a3 = 0) {
   seccomp_data d = {};
   d.nr = static_cast<int>(number);
   d.arch = AUDIT_ARCH_X86_64;
   d.args[0] = a0;
   d.args[1] = a1;
   d.args[2] = a2;
+  d.args[3] = a3;
   return run(sandbox, d);
 }
 
@@ -122,6 +124,11 @@ TEST_CASE("the core limit can be asked for, and setting it does nothing") {
   CHECK(judge(__NR_prlimit64, 0, 4, 0x7f0000000000U) == done);
   CHECK(judge(__NR_prlimit64, 0, 0xffffffff00000004U, 8) == done);  // an unsigned int
   CHECK(judge(__NR_prlimit64, 0, 7, 8) == allowed);
+  // The old limit would not be written.
+  CHECK(judge(__NR_prlimit64, 0, 4, 8, 8) == denied(EPERM));
+  CHECK(judge(__NR_prlimit64, 0, 4, 8, 0x7f00000000U) == denied(EPERM));
+  CHECK(judge(__NR_prlimit64, 0, 4, 0, 8) == allowed);
+  CHECK(judge(__NR_prlimit64, 0, 7, 8, 8) == allowed);
 }
 
 TEST_CASE("commands lose clone3") {
