@@ -102,6 +102,7 @@ class container_rig {
   void open();
   container::container_backend& backend() { return *backend_; }
   [[nodiscard]] const leak_scope& scope() const { return scope_; }
+  [[nodiscard]] const base::node_config& node() const { return node_; }
 
   /// A spec over the box image.
   static backends::start_spec spec(const std::string& id, const std::string& image = "box");

@@ -337,13 +337,25 @@ TEST_CASE("every needed capability is found by the probe", "[kernel][container]"
   CHECK_FALSE(std::filesystem::exists(rig.scope().state / "probe"));
 }
 
+TEST_CASE("the probe tries the ids that sandboxes get", "[kernel][container]") {
+  const container_rig rig({2, 64}, false);
+  auto node = rig.node();
+  node.uid_base = 0xffff'ff00;  // 65536 from here on are more than there are
+  const auto found = container::probe_host(rig.scope().state, node);
+  for (const auto& item : found) {
+    INFO(item.what << ": " << item.detail);
+    const bool needs_ids = item.what == "user namespaces" || item.what.find("a sandbox:") == 0;
+    CHECK(item.have != needs_ids);
+  }
+}
+
 #ifdef DSEC_FAILPOINTS
 TEST_CASE("what a killed probe leaves is cleared by the next one", "[kernel][container]") {
   container_rig rig({2, 64}, false);
   const pid_t child = ::fork();  // no other thread runs yet
   if (child == 0) {
     base::failpoint::arm("container.probe.handshake", "kill");
-    container::probe_host(rig.scope().state, rig.scope().instance);
+    container::probe_host(rig.scope().state, rig.node());
     ::_exit(0);
   }
   int status = 0;

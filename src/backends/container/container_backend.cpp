@@ -58,7 +58,7 @@ result<std::unique_ptr<container_backend>> container_backend::open(
   auto host = std::make_unique<sandbox_host>(paths, node, default_limits(defaults),
                                              std::move(groups), std::move(*loop), std::move(*bin));
   host->failure_area = failure_area;
-  std::unique_ptr<container_backend> made(new container_backend(std::move(host), node.instance));
+  std::unique_ptr<container_backend> made(new container_backend(std::move(host), node));
   DSEC_CHECK(made->host_->launcher.get());
   return made;
 }
@@ -69,7 +69,7 @@ container_backend::~container_backend() {
 }
 
 std::vector<backends::probe_item> container_backend::probe() {
-  return probe_host(host_->paths.state(), instance_);
+  return probe_host(host_->paths.state(), node_);
 }
 
 result<std::unique_ptr<backends::instance>> container_backend::start(

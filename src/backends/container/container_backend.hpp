@@ -38,11 +38,11 @@ class container_backend final : public backends::backend {
   base::result<void> close();
 
  private:
-  container_backend(std::unique_ptr<sandbox_host> host, std::string instance)
-      : host_(std::move(host)), instance_(std::move(instance)) {}
+  container_backend(std::unique_ptr<sandbox_host> host, base::node_config node)
+      : host_(std::move(host)), node_(std::move(node)) {}
 
   std::unique_ptr<sandbox_host> host_;
-  const std::string instance_;
+  const base::node_config node_;
   std::mutex mutex_;
   std::condition_variable idle_;
   unsigned starting_ = 0;

@@ -73,17 +73,18 @@ result<std::string> describe_hierarchies() {
   return text;
 }
 
-result<std::string> user_namespaces() {
+result<std::string> user_namespaces(std::uint32_t first_id) {
   DSEC_TRY(const auto child, waiting_child::start(CLONE_NEWUSER, -1));
   const auto proc = "/proc/" + std::to_string(child.pid());
-  DSEC_CHECK(sys::write_file_at(AT_FDCWD, proc + "/uid_map", "0 1000000000 65536"));
-  DSEC_CHECK(sys::write_file_at(AT_FDCWD, proc + "/gid_map", "0 1000000000 65536"));
-  return std::string("made one and mapped 65536 ids");
+  const auto map = "0 " + std::to_string(first_id) + " 65536";
+  DSEC_CHECK(sys::write_file_at(AT_FDCWD, proc + "/uid_map", map));
+  DSEC_CHECK(sys::write_file_at(AT_FDCWD, proc + "/gid_map", map));
+  return "made one and mapped 65536 ids from " + std::to_string(first_id) + " on";
 }
 
 /// Limits, clone into a group and cgroup.kill, with the code that sandboxes use.
-result<std::string> use_groups(const cgroup_tree& tree) {
-  DSEC_TRY(auto slot, tree.make_slot(0, 1'000'000'000));
+result<std::string> use_groups(const cgroup_tree& tree, std::uint32_t aether_uid) {
+  DSEC_TRY(auto slot, tree.make_slot(0, aether_uid));
   DSEC_CHECK(tree.set_limits(slot, {}));
   DSEC_TRY(const auto child, waiting_child::start(CLONE_INTO_CGROUP, slot.fds.init.get()));
   DSEC_CHECK(slot.slot.kill());
@@ -91,10 +92,10 @@ result<std::string> use_groups(const cgroup_tree& tree) {
   return std::string("limited a group, cloned a process into it, killed it");
 }
 
-result<std::string> try_groups(const std::string& instance, const std::filesystem::path& state) {
-  DSEC_TRY(const auto tree, cgroup_tree::open(instance, state));
+result<std::string> try_groups(const base::node_config& node, const std::filesystem::path& state) {
+  DSEC_TRY(const auto tree, cgroup_tree::open(node.instance, state));
   DSEC_CHECK(tree.clear(sys::after(timeout)));
-  auto used = use_groups(tree);
+  auto used = use_groups(tree, node.aether_uid_base);
   const auto removed = tree.remove(sys::after(timeout));
   if (used && !removed) return fail(removed.error());
   return used;
@@ -142,16 +143,13 @@ result<std::string> try_sandbox(container_backend& backend, const std::filesyste
   return std::string("started one over an empty EROFS layer and wrote a file in it");
 }
 
-result<std::string> try_backend(const std::string& instance, const std::filesystem::path& state) {
+result<std::string> try_backend(const base::node_config& node, const std::filesystem::path& state) {
   DSEC_CHECK(sys::make_directory_at(AT_FDCWD, state, 0700));
   const auto image = state / "probe.erofs";
   DSEC_TRY(const auto file, sys::open_at(AT_FDCWD, image, O_WRONLY | O_CREAT | O_TRUNC, 0400));
   const auto bytes = empty_erofs_image();
   if (::write(file.get(), bytes.data(), bytes.size()) != static_cast<ssize_t>(bytes.size()))
     return fail_errno("cannot write '" + image.string() + "'");
-  base::node_config node;
-  node.instance = instance;
-  node.slot_pool = 0;
   DSEC_TRY(const auto backend,
            container_backend::open(base::paths(state), node, {}, "container.probe"));
   auto tried = try_sandbox(*backend, image);
@@ -162,19 +160,22 @@ result<std::string> try_backend(const std::string& instance, const std::filesyst
 
 }  // namespace
 
-std::vector<probe_item> probe_host(const std::filesystem::path& state, const std::string& worker) {
-  const auto instance = worker + "-probe";
+std::vector<probe_item> probe_host(const std::filesystem::path& state,
+                                   const base::node_config& worker) {
+  auto node = worker;
+  node.instance += "-probe";
+  node.slot_pool = 0;
   const auto scratch = std::filesystem::weakly_canonical(state) / "probe";
   std::vector<probe_item> items;
   items.push_back(item("control group hierarchies", describe_hierarchies(),
                        "mount cgroup2 at /sys/fs/cgroup, or version 1 with cpu, memory and pids"));
-  items.push_back(item("limits, clone into a group, cgroup.kill", try_groups(instance, scratch),
+  items.push_back(item("limits, clone into a group, cgroup.kill", try_groups(node, scratch),
                        "needs Linux 5.14 and, in a container, a writable control group tree"));
   items.push_back(item(
-      "user namespaces", user_namespaces(),
+      "user namespaces", user_namespaces(node.uid_base),
       "set the sysctls user.max_user_namespaces and kernel.unprivileged_userns_clone above 0"));
   items.push_back(item(
-      "a sandbox: EROFS layer, overlay on mapped ids, aether", try_backend(instance, scratch),
+      "a sandbox: EROFS layer, overlay on mapped ids, aether", try_backend(node, scratch),
       "needs EROFS and overlayfs in the kernel (modprobe erofs overlay), Linux 5.19 or newer"));
   std::error_code ignored;
   std::filesystem::remove_all(scratch, ignored);

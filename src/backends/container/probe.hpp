@@ -4,16 +4,16 @@
 #pragma once
 
 #include <filesystem>
-#include <string>
 #include <vector>
 
 #include "backends/backend.hpp"
+#include "base/config.hpp"
 
 namespace dsec::container {
 
-/// Works as an instance of its own, `<instance>-probe` in `<state>/probe`. `state` must exist:
-/// uppers and layers lie on its file system; its lock is the caller's.
+/// Works as an instance of its own, `<instance>-probe` in `<state>/probe`, with the worker's user
+/// ids. `state` must exist: uppers and layers lie on its file system; its lock is the caller's.
 std::vector<backends::probe_item> probe_host(const std::filesystem::path& state,
-                                             const std::string& instance);
+                                             const base::node_config& worker);
 
 }  // namespace dsec::container
