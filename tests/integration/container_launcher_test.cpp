@@ -3,6 +3,7 @@
 #include <signal.h>
 
 #include <catch2/catch.hpp>
+#include <future>
 #include <optional>
 
 #include "backends/container/launcher_process.hpp"
@@ -76,6 +77,35 @@ TEST_CASE(
 }
 
 #ifdef DSEC_FAILPOINTS
+TEST_CASE("who asks for the current launcher does not wait for a start",
+          "[kernel][container][launcher-fails]") {
+  container_rig rig({2, 64}, false);
+  const base::paths paths(rig.scope().state);
+  std::filesystem::create_directories(paths.sandboxes());
+  const auto loop = *sys::event_loop::start("test");
+  container::launcher host(paths, *loop,
+                           {.events = {.exited = [](const auto&, int) {}, .down = [] {}},
+                            .survivors = [] { return std::vector<container::survivor>(); }});
+  std::future<container::launcher::lease> asked;
+  bool answered = false;
+  base::failpoint::arm("container.launcher.started", [&] {
+    asked = std::async(std::launch::async, [&] { return host.current(); });
+    answered = asked.wait_for(10s) == std::future_status::ready;
+  });
+  REQUIRE(host.get());
+  CHECK(answered);
+  const auto then = asked.get();
+  CHECK_FALSE(then.client);
+  CHECK(then.generation == 0);
+  const auto now = host.current();
+  CHECK(now.client);
+  CHECK(now.generation == 1);
+  REQUIRE(host.shutdown());
+  CHECK_FALSE(host.current().client);
+  CHECK(host.get().error().code == errc::cancelled);
+  std::filesystem::remove(paths.launcher_socket());
+}
+
 TEST_CASE("a backend whose launcher does not come up fails to open and leaves nothing",
           "[kernel][container][launcher-fails]") {
   container_rig rig({2, 64}, false);

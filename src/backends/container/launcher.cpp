@@ -15,21 +15,33 @@ launcher::launcher(base::paths paths, sys::event_loop& loop, hooks h)
     : paths_(std::move(paths)), loop_(loop), hooks_(std::move(h)) {}
 
 result<launcher::lease> launcher::get() {
+  if (auto living = current(); living.client) return living;
   const std::scoped_lock lock(mutex_);
   if (shut_down_)
     return base::fail(base::errc::cancelled, "the container backend is shutting down");
-  if (!client_ || client_->is_down()) DSEC_CHECK(start_locked());
-  return lease{client_, generation_};
+  if (!current().client) DSEC_CHECK(start_locked());
+  return held();
 }
 
-launcher::lease launcher::current() {
-  const std::scoped_lock lock(mutex_);
-  if (!client_ || client_->is_down()) return {nullptr, generation_};
+launcher::lease launcher::held() {
+  const std::scoped_lock lock(lease_mutex_);
   return {client_, generation_};
 }
 
+launcher::lease launcher::current() {
+  auto l = held();
+  if (l.client && l.client->is_down()) l.client.reset();
+  return l;
+}
+
+void launcher::publish(std::shared_ptr<launcher_client> client) {
+  const std::scoped_lock lock(lease_mutex_);
+  if (client) ++generation_;
+  client_.swap(client);  // the old one ends after the lock
+}
+
 result<void> launcher::start_locked() {
-  client_.reset();
+  publish(nullptr);
   DSEC_CHECK(end_child_locked());
   DSEC_TRY(auto process, launcher_process::start(paths_, layers_ns_.get()));
   DSEC_CHECK(base::failpoint::check("container.launcher.started"));
@@ -43,10 +55,9 @@ result<void> launcher::start_locked() {
                        {{"sandbox", s.request.sandbox}, {"error", adopted.error().to_string()}});
   }
   layers_ns_ = client->take_layers_namespace();
-  client_ = std::move(client);
   child_.emplace(std::move(process));
-  ++generation_;
-  base::log::info("launcher_started", {{"pid", child_->pid()}, {"generation", generation_}});
+  publish(std::move(client));
+  base::log::info("launcher_started", {{"pid", child_->pid()}, {"generation", held().generation}});
   return {};
 }
 
@@ -61,14 +72,14 @@ result<void> launcher::end_child_locked() {
 
 result<void> launcher::shutdown() {
   const std::scoped_lock lock(mutex_);
-  if (client_ && !client_->is_down()) {
-    const auto asked = client_->shutdown();
+  if (const auto living = current(); living.client) {
+    const auto asked = living.client->shutdown();
     if (!asked && asked.error().sys_errno == EBUSY) return asked;
     if (!asked) base::log::warn("launcher_killed", {{"why", asked.error().to_string()}});
   }
   // A refill that was under way must not start another one that nobody would end.
   shut_down_ = true;
-  client_.reset();
+  publish(nullptr);
   layers_ns_.reset();
   return end_child_locked();
 }

@@ -1,7 +1,8 @@
 // Keeps a launcher running for the backend: starts one when it is first needed and again whenever
 // it has died or does not answer (then it is killed first); the new one enters the old one's layer
 // namespace and adopts the sandboxes that live on. Thread-safe; all but current() block, by the
-// client's time limits at most. Owned by the backend.
+// client's time limits at most, and get() only while there is no living launcher. Owned by the
+// backend.
 #pragma once
 
 #include <functional>
@@ -37,7 +38,7 @@ class launcher {
   };
   /// The living launcher; starts one if there is none.
   base::result<lease> get();
-  /// The same, but never starts one.
+  /// The same, but neither starts one nor waits for one that is being started.
   lease current();
 
   /// Ends it, if it runs: asked, or killed when it does not answer. Fails with errno EBUSY while it
@@ -51,9 +52,13 @@ class launcher {
   base::paths paths_;
   sys::event_loop& loop_;
   hooks hooks_;
-  std::mutex mutex_;
+  lease held();  // living or not
+  void publish(std::shared_ptr<launcher_client> client);
+
+  std::mutex lease_mutex_;  // for client_ and generation_; taken last and held for no call
   std::shared_ptr<launcher_client> client_;
   std::uint64_t generation_ = 0;
+  std::mutex mutex_;  // one start or end at a time; for what follows
   bool shut_down_ = false;
   std::optional<launcher_process> child_;
   sys::unique_fd layers_ns_;  // keeps the layers mounted from one launcher to the next
