@@ -108,9 +108,10 @@ TEST_CASE("fifty sandboxes live and die at once", "[kernel][container]") {
   CHECK(rig.inhabitants().empty());
 }
 
-TEST_CASE("a sandbox whose aether is killed is gone, once, and everything of it ends",
-          "[kernel][container]") {
-  container_rig rig;
+TEST_CASE(
+    "a sandbox whose aether is killed is gone, once, everything of it ends and its slot is free",
+    "[kernel][container]") {
+  container_rig rig({0, 1});
   auto box = rig.start("victim");
   const auto id = box.begin_sh("sleep 1000");
   REQUIRE(::kill(aether_of(rig), SIGKILL) == 0);
@@ -122,8 +123,12 @@ TEST_CASE("a sandbox whose aether is killed is gone, once, and everything of it 
   spec.id = "after";
   CHECK(box->exec(spec).error().code == errc::sandbox_failed);
   CHECK_FALSE(box.events().wait_ended(id, 0ms));
+  CHECK(rig.try_start(container_rig::spec("early")).error().code == errc::capacity);
   box.stop();
   CHECK(box.events().times_gone() == 1);
+  auto next = rig.start("next");  // in the only slot
+  CHECK(next.sh("echo works").out == "works\n");
+  next.stop();
 }
 
 TEST_CASE("stopping ends whatever runs and tells no one that it is gone", "[kernel][container]") {
@@ -219,7 +224,7 @@ TEST_CASE("a sandbox whose launcher died can be stopped, and its death is still 
   box.stop();
 }
 
-TEST_CASE("what a killed daemon left is ended by the next start and named", "[kernel][container]") {
+TEST_CASE("what a killed daemon left is ended by the next start", "[kernel][container]") {
   container_rig rig({2, 64}, false);
   int ready[2];
   REQUIRE(::pipe(ready) == 0);
