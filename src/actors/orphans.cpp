@@ -21,6 +21,7 @@ std::vector<std::string> find_orphans(const base::paths& paths,
   for (const auto& r : known) recorded.insert(r.id);
   // Other names are the backend's: slots that it keeps ready.
   std::erase_if(*names, [&](const std::string& name) {
+    if (name.starts_with(sys::removal_prefix)) return false;
     return !base::is_valid_id(name) || recorded.contains(name);
   });
   return *std::move(names);

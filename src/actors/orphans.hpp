@@ -10,7 +10,8 @@
 
 namespace dsec::actors {
 
-/// Sandbox directories without a record. Blocking; before the first create.
+/// Sandbox directories without a record, and what a removal left that was cut short. Blocking;
+/// before the first create and the first removal.
 std::vector<std::string> find_orphans(const base::paths& paths,
                                       const std::vector<sandbox_record>& known);
 

@@ -45,7 +45,7 @@ bool is_dot(const char* name) {
 std::string waiting_name() {
   static const auto run = base::random_token(40);  // names left by an earlier process never clash
   static std::atomic<unsigned long> counter{0};
-  return ".rm-" + run + "-" + std::to_string(counter++);
+  return std::string(removal_prefix) + run + "-" + std::to_string(counter++);
 }
 
 /// Unlinks everything in `parent`/`name` but non-empty subdirectories, which move to `parent` and

@@ -33,9 +33,12 @@ base::result<void> make_directory_at(int directory, const std::string& name, mod
 /// Names in a directory without "." and "..".
 base::result<std::vector<std::string>> list_directory(int directory);
 
+inline constexpr std::string_view removal_prefix = ".rm-";
+
 /// Removes the directory `name` below `directory` with all it holds, however deep and with whatever
 /// names: every non-empty subdirectory is first moved up beside it, so neither stack nor
-/// descriptors nor path lengths grow.
+/// descriptors nor path lengths grow. Of a process that is killed meanwhile these remain, under
+/// names that begin with removal_prefix.
 base::result<void> remove_tree_at(int directory, const std::string& name);
 
 /// A sealed (never again writable or resizable) memory file, opened read-only at its start.

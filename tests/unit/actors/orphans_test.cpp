@@ -23,3 +23,13 @@ TEST_CASE("a sandbox directory without a record is an orphan; recorded ones and 
   CHECK_FALSE(std::filesystem::exists(paths.sandboxes() / "e0-bbbb"));
   CHECK(std::filesystem::exists(paths.sandboxes() / "e0-aaaa/spool"));
 }
+
+TEST_CASE("what a killed removal had moved out of its directory is an orphan") {
+  const dsec::tests::temp_dir dir;
+  const dsec::base::paths paths(dir / "state");
+  const std::string moved = ".rm-abcd-0";
+  std::filesystem::create_directories(paths.sandboxes() / moved / "deep/deeper");
+  REQUIRE(find_orphans(paths, {}) == std::vector<std::string>{moved});
+  remove_sandbox_files(paths, moved);
+  CHECK(std::filesystem::is_empty(paths.sandboxes()));
+}
