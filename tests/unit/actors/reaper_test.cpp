@@ -18,9 +18,12 @@ struct reaper_fixture {
   reaper_fixture() {
     runtime.set("scheduler.policy", caf::atom("testing"));
     system = std::make_unique<caf::actor_system>(runtime);
-    edge = system->spawn([this]() -> reaper_parent::behavior_type {
-      return {[this](const sandbox_due& m) { due.push_back(m.due); }};
-    });
+    // With an argument: of none, CAF 0.17 binds a reference to a null pointer, as UBSan sees.
+    edge = system->spawn(
+        [](reaper_fixture* self) -> reaper_parent::behavior_type {
+          return {[self](const sandbox_due& m) { self->due.push_back(m.due); }};
+        },
+        this);
     who = system->spawn(reaper, edge);
     scheduler().run();
   }
