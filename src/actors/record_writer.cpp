@@ -58,8 +58,22 @@ base::result<void> record_writer::wait(ticket t) {
     due_.notify_one();
     written_.wait(lock, [&] { return done_ >= t; });
   }
-  if (t <= failed_up_to_) return base::fail(failure_);
+  for (const auto& f : failed_) {
+    if (f.first <= t && t <= f.last) return base::fail(f.why);
+  }
   return {};
+}
+
+void record_writer::remember_failure(ticket first, ticket last, base::error why) {
+  if (!failed_.empty() && failed_.back().last + 1 == first) {
+    failed_.back().last = last;
+    failed_.back().why = std::move(why);
+    return;
+  }
+  failed_.push_back({first, last, std::move(why)});
+  if (failed_.size() <= most_failed) return;
+  failed_[1].first = failed_[0].first;
+  failed_.pop_front();
 }
 
 void record_writer::run() {
@@ -81,11 +95,8 @@ void record_writer::run() {
     failing = !written;
     batch.clear();
     lock.lock();
+    if (!written) remember_failure(done_ + 1, up_to, written.error());
     done_ = up_to;
-    if (!written) {
-      failed_up_to_ = up_to;
-      failure_ = written.error();
-    }
     written_.notify_all();
   }
 }

@@ -12,6 +12,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -48,11 +49,21 @@ class record_writer {
   /// Has everything up to `t` written soon, without waiting for it: after a breath, in which the
   /// caller can hand on what it is at.
   void hurry(ticket t);
-  /// Blocks (pool threads only) until everything up to `t` is written; the error of the batch when
-  /// the newest one that held such changes failed.
+  /// Blocks (pool threads only) until everything up to `t` is written; the error of the batch that
+  /// held the change `t` when it failed.
   base::result<void> wait(ticket t);
 
  private:
+  /// Batches in a row that could not be written.
+  struct failed_range {
+    ticket first = 0;
+    ticket last = 0;
+    base::error why;
+  };
+  /// So many are remembered; then the two oldest become one, with what was written between them.
+  static constexpr std::size_t most_failed = 16;
+
+  void remember_failure(ticket first, ticket last, base::error why);
   ticket add(std::string id, record_change change);
   void run();
 
@@ -65,8 +76,7 @@ class record_writer {
   ticket hurried_ = 0;
   ticket wanted_ = 0;  // somebody waits for it
   ticket done_ = 0;    // written or given up
-  ticket failed_up_to_ = 0;
-  base::error failure_;
+  std::deque<failed_range> failed_;
   bool stopping_ = false;
   std::thread thread_;
 };

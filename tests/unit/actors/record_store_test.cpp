@@ -1,5 +1,6 @@
 #include "actors/record_store.hpp"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <filesystem>
 
@@ -144,6 +145,25 @@ TEST_CASE("who waits for a change that could not be written is told") {
   CHECK(writer.wait(writer.save(shared(sample("e0-a")))));
   CHECK(writer.wait(writer.save(shared(sample("e0-a")))));
   CHECK(reported == std::vector<bool>{false, true});  // and nothing of the second success
+}
+
+TEST_CASE("what was written before another failure counts as written") {
+  auto store = std::make_unique<slow_store>();
+  auto* seen = store.get();
+  record_writer writer(std::move(store), [](const base::result<void>&) {});
+  std::vector<record_writer::ticket> tickets;
+  for (int i = 0; i < 40; ++i) {
+    {
+      const std::scoped_lock lock(seen->gate);
+      seen->failing = i % 2 == 1;
+    }
+    tickets.push_back(writer.save(shared(sample("e0-a"))));
+    CHECK(writer.wait(tickets.back()).has_value() == (i % 2 == 0));
+    // Who asks late hears the same.
+    const auto now = tickets.size();
+    for (std::size_t back = 1; back <= std::min<std::size_t>(now, 8); ++back)
+      CHECK(writer.wait(tickets[now - back]).has_value() == ((now - back) % 2 == 0));
+  }
 }
 
 TEST_CASE("a writer that ends writes what is due first") {
