@@ -41,12 +41,6 @@ bool is_utf8(std::string_view text) {
   return true;
 }
 
-std::string_view clipped(std::string_view text, std::size_t limit) {
-  if (text.size() <= limit) return text;
-  while (limit > 0 && is_continuation(text[limit])) --limit;
-  return text.substr(0, limit);
-}
-
 std::string as_utf8(std::string_view bytes) {
   return shown(bytes, std::string::npos);
 }

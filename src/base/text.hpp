@@ -11,9 +11,6 @@ namespace dsec::base {
 /// Whether it is UTF-8 as RFC 3629 has it: no overlong forms, no surrogates, nothing over U+10FFFF.
 bool is_utf8(std::string_view text);
 
-/// Text of at most `limit` bytes from the beginning of UTF-8 text, cut between characters.
-std::string_view clipped(std::string_view text, std::size_t limit);
-
 /// The text with U+FFFD for every byte that is not part of a character.
 std::string as_utf8(std::string_view bytes);
 

@@ -26,6 +26,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const auto path = path_of(line[3]);
   if (path && (path->empty() || path->front() != '/')) std::abort();
   const std::string body = error_body(dsec::base::errc::invalid_argument, rest);
-  if (body.empty() || dsec::base::clipped(rest, 123).size() > 123) std::abort();
+  if (body.empty() || dsec::base::shown(rest, 123).size() > 123) std::abort();
   return 0;
 }

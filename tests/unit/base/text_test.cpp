@@ -43,14 +43,13 @@ TEST_CASE("every string of three bytes becomes UTF-8") {
 TEST_CASE("text is cut between characters") {
   const std::string text = "ab\xE6\xBC\xA2\xF0\x9F\x98\x80";
   for (std::size_t limit = 0; limit <= text.size() + 1; ++limit) {
-    const auto cut = clipped(text, limit);
+    const auto cut = shown(text, limit);
     CHECK(cut.size() <= limit);
     CHECK(is_utf8(cut));
     CHECK(text.starts_with(cut));
-    CHECK(shown(text, limit) == cut);
   }
-  CHECK(clipped(text, 4) == "ab");
-  CHECK(clipped(text, 5) == "ab\xE6\xBC\xA2");
+  CHECK(shown(text, 4) == "ab");
+  CHECK(shown(text, 5) == "ab\xE6\xBC\xA2");
 }
 
 TEST_CASE("what replaces a byte counts towards the limit") {
