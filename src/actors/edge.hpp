@@ -64,7 +64,7 @@ struct edge_state {
 
   struct create_waiter {
     waiter who;
-    call request;
+    call request;                         // without its frame
     std::optional<time_point> abandoned;  // since when its client is gone
   };
   struct pending_create {

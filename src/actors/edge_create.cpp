@@ -39,7 +39,7 @@ caf::result<reply> edge_state::on_create(const call& c, proto::CreateSandbox::Re
     if (auto known = known_key(c, {c.from->principal, key}, wanted->body_hash))
       return std::move(*known);
   }
-  return begin_create(c, key, std::move(*wanted));
+  return begin_create(c.without_frame(), key, std::move(*wanted));
 }
 
 /// What a create with a key that was used before gets: conflict, the sandbox, or a place among
@@ -50,13 +50,14 @@ std::optional<caf::result<reply>> edge_state::known_key(const call& c, const edg
     if (used->second.body_hash != hash) return reply(error_reply(c.id, key_conflict(key.second)));
     auto& e = table->sandboxes.at(used->second.sandbox_id);
     if (e.given_up) return std::nullopt;
-    return self->delegate(actor_of(e), await_running{c, {}});
+    return self->delegate(actor_of(e), await_running{c.without_frame(), {}});
   }
   const auto waiting = waiting_keys.find(key);
   if (waiting == waiting_keys.end()) return std::nullopt;
   auto& p = creates.at(waiting->second);
   if (p.wanted.body_hash != hash) return reply(error_reply(c.id, key_conflict(key.second)));
-  p.waiters.push_back({{self->make_response_promise<reply>(), c.id, c.deadline}, c, {}});
+  p.waiters.push_back(
+      {{self->make_response_promise<reply>(), c.id, c.deadline}, c.without_frame(), {}});
   deadlines.want(self, c.deadline);
   return p.waiters.back().who.promise;
 }
@@ -227,7 +228,7 @@ std::optional<time_point> edge_state::pending_create::abandoned_until() const {
 void edge_state::on_abandoned(const creates_abandoned& m) {
   for (auto& [token, p] : creates) {
     for (auto& w : p.waiters) {
-      if (m.names(w.request)) w.abandoned = now();
+      if (m.names(w.request.from, w.request.serial)) w.abandoned = now();
     }
   }
   for (auto& [id, e] : table->sandboxes) {

@@ -61,7 +61,14 @@ struct call {
   std::uint64_t id = 0;  // of the request, copied out of the frame
   time_point deadline;
   msg<proto::Request> request;
-  std::string trace;  // the client's, or made here: stands in log lines about it
+  std::string trace;         // the client's, or made here: stands in log lines about it
+  std::uint64_t serial = 0;  // of the request on its connection, where ids come again
+
+  /// What is left when the request has been parsed. Its bytes count against what its connection
+  /// may send until nobody holds them any more.
+  [[nodiscard]] call without_frame() const {
+    return {from, id, deadline, msg<proto::Request>(proto::frame()), trace, serial};
+  }
 };
 
 // ---- sandbox: one per sandbox of this worker
@@ -77,10 +84,10 @@ struct await_running {
 /// nobody has asked for again after abandon_grace, or used, is withdrawn.
 struct creates_abandoned {
   std::shared_ptr<const caller> from;
-  std::vector<std::uint64_t> ids;  // of the requests
+  std::vector<std::uint64_t> serials;  // of the requests
 
-  [[nodiscard]] bool names(const call& c) const {
-    return c.from == from && std::find(ids.begin(), ids.end(), c.id) != ids.end();
+  [[nodiscard]] bool names(const std::shared_ptr<const caller>& who, std::uint64_t serial) const {
+    return who == from && std::find(serials.begin(), serials.end(), serial) != serials.end();
   }
 };
 inline constexpr std::chrono::seconds abandon_grace{5};

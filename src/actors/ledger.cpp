@@ -62,6 +62,10 @@ void write_log::end(const std::string& command_id, base::result<std::uint64_t> o
   if (it != known_.end()) it->second.outcome = std::move(outcome);
 }
 
+void write_log::withdraw(const std::string& command_id) {
+  if (known_.erase(command_id) > 0) std::erase(order_, command_id);
+}
+
 ledger::ledger(sandbox_record r) : record(std::move(r)) {
   status.publish(std::make_shared<const sandbox_record>(record));
 }

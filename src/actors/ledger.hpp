@@ -106,7 +106,7 @@ class sandbox_status {
 struct create_askers {
   struct asker {
     std::shared_ptr<const caller> from;
-    std::uint64_t request = 0;
+    std::uint64_t serial = 0;  // of the request on its connection
     std::optional<std::chrono::steady_clock::time_point> gone;
   };
   std::vector<asker> list;
@@ -130,11 +130,11 @@ class write_log {
   void begin(const std::string& command_id, std::string path);
   void end(const std::string& command_id, base::result<std::uint64_t> outcome);
   /// It was not done: sent again, it is.
-  void withdraw(const std::string& command_id) { known_.erase(command_id); }
+  void withdraw(const std::string& command_id);
 
  private:
   std::unordered_map<std::string, write> known_;
-  std::deque<std::string> order_;  // of beginning; may name withdrawn ones
+  std::deque<std::string> order_;  // of beginning
 };
 
 struct ledger {

@@ -112,7 +112,7 @@ caf::result<reply> sandbox_state::on_await_running(const await_running& m) {
   book->status.touch(now());
   auto& askers = book->askers;
   if (askers.list.size() < many) {
-    askers.list.push_back({m.request.from, m.request.id, m.abandoned});
+    askers.list.push_back({m.request.from, m.request.serial, m.abandoned});
   } else {
     askers.claimed = true;
   }
@@ -134,8 +134,7 @@ void sandbox_state::on_inbox() {
 
 void sandbox_state::on_abandoned(const creates_abandoned& m) {
   for (auto& a : book->askers.list) {
-    if (a.from == m.from && std::find(m.ids.begin(), m.ids.end(), a.request) != m.ids.end())
-      a.gone = now();
+    if (m.names(a.from, a.serial)) a.gone = now();
   }
   if (const auto since = book->askers.all_gone()) deadlines.want(self, *since + abandon_grace);
 }

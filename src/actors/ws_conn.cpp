@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <caf/send.hpp>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -22,8 +23,8 @@ constexpr std::size_t longest_trace = 128;  // bytes of a client's trace id and 
 using base::errc;
 using body = proto::Request::Body;
 
-/// Id of the sandbox a request is about; empty for requests that are about none.
-std::string sandbox_of(body::Reader request) {
+/// Id of the sandbox a request is about; nullopt for requests that are about none.
+std::optional<std::string> sandbox_of(body::Reader request) {
   switch (request.which()) {
     case body::GET_SANDBOX:
       return request.getGetSandbox().getSandboxId();
@@ -44,7 +45,7 @@ std::string sandbox_of(body::Reader request) {
     case body::WRITE_FILE:
       return request.getWriteFile().getSandboxId();
     default:
-      return {};
+      return std::nullopt;
   }
 }
 
@@ -57,26 +58,18 @@ std::string_view name_of(body::Which which) {
   return "unknown";  // of a newer client
 }
 
-bool about_one_sandbox(body::Which which) {
-  return which == body::GET_SANDBOX || which == body::STOP_SANDBOX || which == body::EXEC ||
-         which == body::GET_COMMAND || which == body::KILL_COMMAND ||
-         which == body::LIST_COMMANDS || which == body::READ_OUTPUT || which == body::READ_FILE ||
-         which == body::WRITE_FILE;
-}
-
 /// What the reply to a request may weigh at most; 0 for those that are never large. Output that
 /// comes inline with a command is not counted: it is cut off when there is no room for it.
 std::size_t promise_of(body::Reader request) {
   constexpr std::size_t envelope = 4096;
-  const auto data = [](std::uint32_t asked) {
-    const std::size_t most = proto::max_data_bytes;
+  const auto data = [](std::uint32_t asked, std::size_t most) {
     return envelope + (asked == 0 ? most : std::min<std::size_t>(asked, most));
   };
   switch (request.which()) {
     case body::READ_FILE:
-      return data(request.getReadFile().getLength());
+      return data(request.getReadFile().getLength(), proto::max_data_bytes);
     case body::READ_OUTPUT:
-      return data(request.getReadOutput().getLength());
+      return data(request.getReadOutput().getLength(), proto::max_output_bytes);
     case body::LIST_SANDBOXES:
     case body::LIST_COMMANDS:
     case body::LIST_IMAGES:
@@ -173,23 +166,30 @@ void ws_conn_state::accept(std::uint64_t id, proto::Request::Reader request,
                         : std::chrono::milliseconds(request.getDeadlineMs());
   const auto now = self->clock().now();
   auto sandbox_id = sandbox_of(request.getBody());
-  if (about_one_sandbox(which) && sandbox_id.empty()) {
+  if (sandbox_id && sandbox_id->empty()) {
     return send(error_reply(id, {errc::invalid_argument, "sandboxId is missing", 0}));
   }
-  const std::string asked = request.getTraceId();
-  auto trace = asked.empty() ? base::random_token(80) : base::shown(asked, longest_trace);
-  pending p{
-      ++last_serial,
-      now + wait,
-      std::move(sandbox_id),
-      call{args.from, id, now + wait - margin(wait), msg<proto::Request>(frame), std::move(trace)},
-      false,
-      promise_of(request.getBody()),
-      false,
-      which,
-      now};
+  const auto serial = ++last_serial;
+  pending p{serial,
+            now + wait,
+            std::move(sandbox_id).value_or(""),
+            call{args.from, id, now + wait - margin(wait), msg<proto::Request>(frame),
+                 trace_of(request, serial), serial},
+            false,
+            promise_of(request.getBody()),
+            false,
+            which,
+            now};
   deadlines.want(self, p.deadline);
   hold_or_route(in_flight.emplace(id, std::move(p)).first->second);
+}
+
+/// The client's, or one of our own; the kernel is asked for chance once for a connection.
+std::string ws_conn_state::trace_of(proto::Request::Reader request, std::uint64_t serial) {
+  const std::string asked = request.getTraceId();
+  if (!asked.empty()) return base::shown(asked, longest_trace);
+  if (own_traces.empty()) own_traces = base::random_token(80) + "-";
+  return own_traces + std::to_string(serial);
 }
 
 bool ws_conn_state::room_for(std::size_t bytes) {
@@ -205,24 +205,49 @@ void ws_conn_state::hold_or_route(pending& p) {
 }
 
 void ws_conn_state::let_go_held() {
-  while (!held.empty()) {
-    const auto [id, serial] = held.front();
-    auto* p = waiting(id, serial);
+  const auto now = self->clock().now();
+  for (auto it = held.begin(); it != held.end();) {
+    auto* p = waiting(it->first, it->second);
+    // What is late by now is answered by on_alarm and costs nobody else anything.
+    if (p != nullptr && (p->request.deadline <= now || has_its_share(*p))) {
+      ++it;
+      continue;
+    }
+    // One that is large is not overtaken by small ones for ever.
     if (p != nullptr && !room_for(p->promised)) return;
-    held.pop_front();
+    it = held.erase(it);
     if (p == nullptr) continue;  // its deadline passed
     p->held = false;
-    promised += p->promised;
+    promise(*p);
     route(*p);
   }
+}
+
+/// A sandbox can keep its helpers from ever answering: its own requests wait for that, not those
+/// about others.
+bool ws_conn_state::has_its_share(const pending& p) const {
+  const auto it = promises_to.find(p.sandbox_id);
+  return it != promises_to.end() && it->second >= most_promises;
+}
+
+void ws_conn_state::promise(const pending& p) {
+  promised += p.promised;
+  if (!p.sandbox_id.empty()) ++promises_to[p.sandbox_id];
+}
+
+void ws_conn_state::take_back_promise(const pending& p) {
+  if (p.promised == 0 || p.held) return;
+  promised -= p.promised;
+  const auto it = promises_to.find(p.sandbox_id);
+  if (it != promises_to.end() && --it->second == 0) promises_to.erase(it);
 }
 
 void ws_conn_state::on_lost() {
   creates_abandoned m{args.from, {}};
   for (const auto& [id, p] : in_flight) {
-    if (p.which == body::CREATE_SANDBOX) m.ids.push_back(id);
+    if (p.which == body::CREATE_SANDBOX) m.serials.push_back(p.serial);
   }
-  if (!m.ids.empty()) caf::anon_send(args.gateway, std::move(m));
+  if (!m.serials.empty()) caf::anon_send(args.gateway, std::move(m));
   self->quit();
 }
 
@@ -317,7 +342,7 @@ void ws_conn_state::finish(std::uint64_t id, std::uint64_t serial, const proto::
   const auto* p = waiting(id, serial);
   if (p == nullptr) return;
   const auto bytes = answer.bytes().size();
-  if (!p->held) promised -= p->promised;
+  take_back_promise(*p);
   log_answer(*p);
   const bool cut = p->promised == 0 && bytes > large_reply && !room_for(bytes);
   in_flight.erase(id);

@@ -2,11 +2,12 @@
 // the answer to the socket side unchanged. Requests about a sandbox go straight to its actor once
 // the gateway has named it. At most proto::max_in_flight requests are read before one is answered
 // (the session reads a frame per credit). Requests whose replies may be large wait here while what
-// is queued and promised is more than proto::max_promised_bytes; a client that reads slowly or asks
-// for much at once is thus slowed down and nothing else. Every request is answered: by its
-// addressee, or here with deadline_exceeded when its deadline passes. When the client goes, answers
-// still due are dropped and what was started goes on; only creates that were not answered are told
-// to the edge, which withdraws them in a while.
+// is queued and promised is more than proto::max_promised_bytes, or while their sandbox owes
+// most_promises already; a client that reads slowly or asks for much at once is thus slowed down
+// and nothing else. Every request is answered: by its addressee, or here with deadline_exceeded
+// when its deadline passes. When the client goes, answers still due are dropped and what was
+// started goes on; only creates that were not answered are told to the edge, which withdraws them
+// in a while.
 #pragma once
 
 #include <caf/typed_event_based_actor.hpp>
@@ -40,6 +41,9 @@ struct ws_conn_state {
   /// Sandboxes whose actor is remembered; beyond that all are forgotten and looked up again.
   static constexpr std::size_t max_known = 4096;
 
+  /// Large replies that one sandbox may owe at a time.
+  static constexpr std::size_t most_promises = 2;
+
   struct pending {
     std::uint64_t serial = 0;  // a client may use an id again once it is answered
     time_point deadline;       // of the client: when it is answered from here
@@ -60,7 +64,9 @@ struct ws_conn_state {
   std::unordered_map<std::string, sandbox_actor> known;
   std::deque<std::pair<std::uint64_t, std::uint64_t>> held;  // ids and serials, see hold_or_route
   std::size_t promised = 0;                                  // of all in flight
+  std::unordered_map<std::string, std::size_t> promises_to;  // how many, by sandbox
   std::uint64_t last_serial = 0;
+  std::string own_traces;  // how the trace ids begin that are made here
   alarm deadlines;
 
   explicit ws_conn_state(ws_conn_self::pointer s) : self(s) {}
@@ -78,7 +84,11 @@ struct ws_conn_state {
   void accept(std::uint64_t id, proto::Request::Reader request, const proto::frame& frame);
   void hold_or_route(pending& p);
   void let_go_held();
+  std::string trace_of(proto::Request::Reader request, std::uint64_t serial);
   bool room_for(std::size_t bytes);
+  [[nodiscard]] bool has_its_share(const pending& p) const;
+  void promise(const pending& p);
+  void take_back_promise(const pending& p);
   void route(pending& p);
   void ask_gateway(pending& p);
   void find(const pending& p);

@@ -13,6 +13,8 @@ inline constexpr std::uint32_t protocol_version = 1;
 inline constexpr std::size_t max_message_bytes = 16U << 20U;
 /// Data in one message (file pieces, output, stdin), bytes: leaves room for the envelope.
 inline constexpr std::size_t max_data_bytes = 8U << 20U;
+/// Output in one reply to readOutput, bytes, however much is asked for.
+inline constexpr std::size_t max_output_bytes = 4U << 20U;
 /// Segments in one Cap'n Proto message.
 inline constexpr std::size_t max_segments = 64;
 /// Words a reader may traverse per message: 8 x the largest message, so that shared sub-objects

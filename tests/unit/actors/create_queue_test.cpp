@@ -296,6 +296,58 @@ TEST_CASE("a sandbox whose client is lost over the create lives when somebody as
   CHECK(node.backend->live() == 1);
 }
 
+TEST_CASE("an answered create is not withdrawn with a later one of the same request id") {
+  node_fixture node;
+  client gone(node, "alice");
+  const auto ask = [&](const char* key) {
+    capnp::MallocMessageBuilder message;
+    auto request = message.initRoot<dsec::proto::Request>();
+    request.setId(500);
+    request.setIdempotencyKey(key);
+    create()(request);
+    gone.raw(dsec::proto::frame::from_builder(message));
+  };
+  ask("k1");
+  REQUIRE(gone.got(500)->phase == "running");
+  const auto id = gone.got(500)->sandbox_id;
+  node.start->held = true;
+  ask("k2");
+  gone.disconnect();
+  node.start->held = false;
+  node.advance(6s);
+  CHECK(node.backend->live() == 1);
+  client back(node, "alice");
+  CHECK(back.call(get(id)).phase == "running");
+}
+
+TEST_CASE("a create that waits for admission does not keep its frame") {
+  small_node node(1);
+  client alice(node, "alice");
+  const auto first = node.running_sandbox(alice);
+  std::vector<std::weak_ptr<int>> frames;
+  const auto ask = [&](std::uint64_t id) {
+    capnp::MallocMessageBuilder message;
+    auto request = message.initRoot<dsec::proto::Request>();
+    request.setId(id);
+    request.setIdempotencyKey("k");
+    create([](auto c) {
+      auto variable = c.initEnv(1)[0];
+      variable.setName("A");
+      variable.setValue(std::string(100'000, 'x').c_str());
+    })(request);
+    auto held = std::make_shared<int>(1);
+    frames.push_back(held);
+    alice.raw(dsec::proto::frame::from_builder(message).with(std::move(held)));
+  };
+  ask(500);
+  ask(501);  // waits with it
+  CHECK_FALSE(alice.got(500));
+  for (const auto& f : frames) CHECK(f.expired());
+  alice.call(stop(first));
+  CHECK(alice.got(500)->phase == "running");
+  CHECK(alice.got(501)->sandbox_id == alice.got(500)->sandbox_id);
+}
+
 TEST_CASE("a sandbox in use outlives a client that is lost over a create with its key") {
   node_fixture node;
   client alice(node, "alice");
