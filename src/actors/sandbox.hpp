@@ -123,6 +123,7 @@ struct sandbox_state {
   void apply(const backends::command_failed& e);
   void apply(const backends::command_exited& e);
   void apply(const command_forgotten& e);
+  void forget_then_tell(const backends::command_failed& e);
   base::result<void> hand_over(const call& c, backends::exec_spec spec);
   caf::result<reply> on_exec(const call& c, proto::Exec::Reader request);
   caf::result<reply> on_get_command(const call& c, proto::CommandRef::Reader request);

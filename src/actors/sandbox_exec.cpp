@@ -122,14 +122,20 @@ void sandbox_state::apply(const backends::command_started& e) {
 
 void sandbox_state::apply(const backends::command_failed& e) {
   if (file_failed(e)) return;
-  // It never ran. If it may succeed later, the same request, sent again, is to start it: nobody is
-  // told before its id is free. Forgetting deletes files.
-  if (!base::retryable(e.why.code) || !book->instance) return apply(command_forgotten{e});
+  if (!base::retryable(e.why.code)) return apply(command_forgotten{e});
+  forget_then_tell(e);
+}
+
+/// It may succeed later, and the same request, sent again, is to start it: nobody is told before
+/// its id is free. Forgetting deletes files, few here; and a client waits for it, so that it does
+/// not go to the background.
+void sandbox_state::forget_then_tell(const backends::command_failed& e) {
+  if (!book->instance) return apply(command_forgotten{e});
   auto forget = [book = book, instance = book->instance, e] {
     instance->forget(e.id);
     book->events.add(command_forgotten{e});
   };
-  if (!env->background_pool->submit(std::move(forget))) apply(command_forgotten{e});
+  if (!env->copy_pool->submit(std::move(forget))) apply(command_forgotten{e});
 }
 
 void sandbox_state::apply(const command_forgotten& e) {

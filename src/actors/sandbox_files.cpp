@@ -72,7 +72,7 @@ caf::result<reply> sandbox_state::on_read_output(const call& c, proto::ReadOutpu
   const auto offset = request.getOffset();
   if (!book->instance || (total && offset >= *total))
     return reply(output_reply(c.id, {{}, offset}, lost ? offset : total));
-  const auto length = std::min<std::uint64_t>(request.getLength(), proto::max_data_bytes);
+  const auto length = std::min<std::uint64_t>(request.getLength(), proto::max_output_bytes);
   auto waiter = make_waiter(c);
   auto promise = waiter.promise;
   answer_from_pool(std::move(waiter), [=, instance = book->instance, request_id = c.id,
@@ -201,9 +201,20 @@ void sandbox_state::write_exited(const backends::command_exited& e, file_operati
   }
   base::result<std::uint64_t> outcome = 0;
   if (e.exit_code != 0) {
-    outcome = base::fail(about_exit(operation.spec, e));
+    auto why = about_exit(operation.spec, e);
+    if (base::retryable(why.code)) {
+      file_operations.insert_or_assign(e.id, std::move(operation));
+      return forget_then_tell({e.id, std::move(why)});
+    }
+    outcome = base::fail(std::move(why));
   } else {
     outcome = read_size(*book->instance, e);
+    // It is done and not to be done again, so this is not for another try.
+    if (!outcome) {
+      outcome = fail(errc::internal, "'" + operation.spec.argv.at(0) +
+                                         "' was written, but its size is not known: " +
+                                         outcome.error().to_string());
+    }
   }
   book->writes.end(e.id, outcome);
   for (auto& w : operation.who) {

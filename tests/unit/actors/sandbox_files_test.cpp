@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <cerrno>
 #include <string>
 
 #include "node_fixture.hpp"
@@ -170,4 +171,39 @@ TEST_CASE("a write that could not be done now is done when it is sent again") {
   const auto id = node.running_sandbox(alice);
   CHECK(alice.call(write_once(id, "op1", "x")).code == "unavailable");
   CHECK(alice.call(write_once(id, "op1", "x")).size == 1);
+}
+
+TEST_CASE(
+    "a write that failed for now is forgotten, then answered, and done when it is sent again") {
+  node_fixture node;
+  client alice(node, "alice");
+  const auto id = node.running_sandbox(alice);
+  const std::string data(100'000, 'x');
+  node.copy->held = true;  // large data goes by a pool
+  const auto first = alice.ask(write_once(id, "op1", data));
+  node.copy->jobs.clear();
+  dsec::backends::command_exited e;
+  e.id = "dsec.w.op1";
+  e.exit_code = EIO;
+  node.table->sandboxes.at(id).book->events.add(e);
+  node.run();
+  CHECK_FALSE(alice.got(first));
+  node.copy->held = false;
+  node.run();
+  CHECK(alice.got(first)->code == "io");
+  CHECK(alice.call(write_once(id, "op1", data)).size == 100'000);
+}
+
+TEST_CASE("a write that was withdrawn and begun again is remembered for its full time") {
+  dsec::actors::write_log log;
+  log.begin("again", "/a");
+  log.withdraw("again");
+  for (std::size_t i = 1; i < dsec::actors::write_log::most; ++i)
+    log.begin("w" + std::to_string(i), "/a");
+  log.begin("again", "/a");
+  CHECK(log.find("again") != nullptr);
+  CHECK(log.find("w1") != nullptr);
+  log.begin("one more", "/a");
+  CHECK(log.find("again") != nullptr);
+  CHECK(log.find("w1") == nullptr);
 }
