@@ -1,7 +1,7 @@
 // The sandbox's way through its phases. Kernel work is two jobs: start (start pool) and stop (kill
-// pool); both wait for the record of the phase they belong to before they act, and answer through
-// the ledger's inbox, so that an actor that was started again in between hears of them all the
-// same.
+// pool). A stop waits for the record of its phase before it acts, a start before it is told; both
+// answer through the ledger's inbox, so that an actor that was started again in between hears of
+// them all the same.
 #include <algorithm>
 #include <caf/send.hpp>
 #include <chrono>

@@ -50,7 +50,7 @@ struct Reply {
     images @11 :List(Image);
     commands @12 :List(Command);
   }
-  truncated @13 :Bool;          # sandboxes, commands: not all fit; missing are the sandboxes that ended first, the oldest commands
+  truncated @13 :Bool;          # sandboxes, commands: not all fit; missing are the sandboxes that were created first, ended ones before living ones, the oldest commands
 }
 
 struct Error {

@@ -201,7 +201,7 @@ class DSecClient:
             _codec.void("listSandboxes"), "sandboxes"
         )
         if isinstance(sandboxes, _codec.PartialList):
-            sandboxes.warn("sandboxes, the living and those that ended last,")
+            sandboxes.warn("sandboxes, the living and those that were created last,")
         return sandboxes
 
     async def stop_sandbox(self, sandbox_id: str) -> SandboxInfo:
