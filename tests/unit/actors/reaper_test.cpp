@@ -20,8 +20,8 @@ struct reaper_fixture {
     system = std::make_unique<caf::actor_system>(runtime);
     // With an argument: of none, CAF 0.17 binds a reference to a null pointer, as UBSan sees.
     edge = system->spawn(
-        [](reaper_fixture* self) -> reaper_parent::behavior_type {
-          return {[self](const sandbox_due& m) { self->due.push_back(m.due); }};
+        [](reaper_parent::pointer, reaper_fixture* fixture) -> reaper_parent::behavior_type {
+          return {[fixture](const sandbox_due& m) { fixture->due.push_back(m.due); }};
         },
         this);
     who = system->spawn(reaper, edge);
