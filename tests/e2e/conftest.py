@@ -11,7 +11,6 @@ import asyncio
 import os
 import re
 import signal
-import time
 from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from typing import Any
 import images
 import pytest
 from daemon import Daemon, binary, leak_check
+from host import eventually
 from images import TINY
 
 from libdsec import Sandbox
@@ -66,12 +66,8 @@ def tiny_tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def assert_nothing(leaks: Callable[[], str]) -> None:
-    left = leaks()
-    deadline = time.monotonic() + 5
-    while left and time.monotonic() < deadline:  # the kernel frees some of it a little later
-        time.sleep(0.05)
-        left = leaks()
-    assert not left, f"left behind:\n{left}"
+    # The kernel frees some of it a little later.
+    assert eventually(lambda: not leaks(), 5), f"left behind:\n{leaks()}"
 
 
 def serve(name: str, prepare: Callable[[Daemon], None]) -> Iterator[Daemon]:

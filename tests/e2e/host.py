@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 
@@ -16,3 +18,13 @@ def alive(marker: str) -> list[str]:
         if marker.encode() in words:
             found.append(process.name)
     return found
+
+
+def eventually(done: Callable[[], object], seconds: float = 10) -> bool:
+    """Whether `done` became true within `seconds`; looks again and again."""
+    deadline = time.monotonic() + seconds
+    while not done():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.01)
+    return True

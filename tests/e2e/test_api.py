@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from conftest import TINY
+from host import eventually
 
 from libdsec import (
     AsyncSandbox,
@@ -197,8 +198,7 @@ def test_stop_is_idempotent_and_ends_running_commands(daemon):
 
     thread = threading.Thread(target=run)
     thread.start()
-    while not sb.info().commands_running:
-        time.sleep(0.01)
+    assert eventually(lambda: sb.info().commands_running)
     assert sb.stop().phase == "stopped"
     assert sb.stop().phase == "stopped"
     assert sb.kill().phase == "stopped"
@@ -244,8 +244,7 @@ def test_results_of_a_stopped_sandbox_can_still_be_read(daemon):
 def test_list_kill_and_output_of_commands(sandbox: Sandbox):
     sandbox.commands.run("exit 4")
     command = sandbox.commands.start("echo now; sleep 60")
-    while b"now" not in command.read("stdout", 0).data:
-        time.sleep(0.01)
+    assert eventually(lambda: b"now" in command.read("stdout", 0).data)
     assert [c.running for c in sandbox.commands.list()] == [False, True]
     result = command.kill()
     assert (result.stdout, result.exit_code, result.signal, result.timed_out) == (

@@ -61,10 +61,7 @@ def test_nothing_outlives_its_command(sandbox: Sandbox):
     marker = f"301{os.getpid()}"
     r = sandbox.commands.run(f"setsid sleep {marker} >/dev/null 2>&1 & echo started")
     assert r.stdout == "started\n"
-    deadline = time.monotonic() + SLACK
-    while host.alive(marker) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert host.alive(marker) == []
+    assert host.eventually(lambda: not host.alive(marker), SLACK), host.alive(marker)
 
 
 @pytest.mark.C5

@@ -7,10 +7,10 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 from conftest import TINY
+from host import eventually
 
 from libdsec import Sandbox
 
@@ -94,10 +94,7 @@ def test_a_signal_removes_the_sandbox(daemon, number):
     process.send_signal(number)
     assert process.wait(30) == 130
     process.stdout.close()
-    deadline = time.monotonic() + 10
-    while living() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert living() == []
+    assert eventually(lambda: not living()), living()
 
 
 def test_large_output_through_a_pipe(daemon):

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from conftest import TINY, serve
 from daemon import Daemon, binary
-from host import alive
+from host import alive, eventually
 
 from libdsec import DSecError, Sandbox
 from libdsec._loop import loop_thread
@@ -68,20 +68,16 @@ def ice() -> Iterator[Path]:
         yield group
     finally:
         thaw(group)
-        deadline = time.monotonic() + 10
-        while (group / "tasks").read_text() and time.monotonic() < deadline:
-            time.sleep(0.01)
+        eventually(lambda: not (group / "tasks").read_text())
         group.rmdir()
 
 
 def freeze(group: Path, marker: str) -> None:
-    while not alive(marker):  # the shell has not become it yet
-        time.sleep(0.01)
+    assert eventually(lambda: alive(marker))  # the shell has become it
     for pid in alive(marker):
         (group / "cgroup.procs").write_text(pid)
     (group / "freezer.state").write_text("FROZEN")
-    while (group / "freezer.state").read_text() != "FROZEN\n":
-        time.sleep(0.01)
+    assert eventually(lambda: (group / "freezer.state").read_text() == "FROZEN\n")
 
 
 def thaw(group: Path) -> None:
@@ -102,10 +98,7 @@ def test_what_cannot_be_killed_holds_up_nobody_and_is_ended_later(own: Daemon, i
     info = next(s for s in Sandbox.list() if s.id == stuck.id)
     assert (info.phase, info.cause) == ("failed", "killed")
     thaw(ice)
-    deadline = time.monotonic() + 30
-    while own.live_leaks() and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert own.live_leaks() == ""
+    assert eventually(lambda: not own.live_leaks(), 30), own.live_leaks()
 
 
 def test_stopping_it_leaves_only_what_cannot_be_killed(own: Daemon, ice: Path):

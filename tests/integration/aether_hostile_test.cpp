@@ -7,21 +7,16 @@
 #include <catch2/catch.hpp>
 
 #include "support/aether_sandbox.hpp"
-#include "support/skip.hpp"
+#include "support/eventually.hpp"
 
 using namespace dsec;
 using namespace dsec::tests;
+using dsec::test::eventually;
 using guest::exec_kind;
 using guest::failure;
 using guest::msg;
 
 namespace {
-
-bool skipped() {
-  const std::string why = aether_sandbox::missing();
-  if (!why.empty()) dsec::test::say_skipped(why);
-  return !why.empty();
-}
 
 using clock = std::chrono::steady_clock;
 constexpr int slack =
@@ -29,15 +24,6 @@ constexpr int slack =
 
 milliseconds since(clock::time_point from) {
   return std::chrono::duration_cast<milliseconds>(clock::now() - from);
-}
-
-bool eventually(milliseconds limit, auto&& condition) {
-  const auto until = clock::now() + limit;
-  while (!condition()) {
-    if (clock::now() > until) return false;
-    ::usleep(1000);
-  }
-  return true;
 }
 
 /// Signals every process named `spawner`.
@@ -64,9 +50,8 @@ void attack(const std::string& attacker, sandbox_options options = {}) {
   CHECK(box.alive());
   box.send_id(msg::kill, id);
   CHECK(box.wait(id, milliseconds(slack * 5000)).exited->flags == guest::exited_killed);
-  CHECK(eventually(milliseconds(slack * 5000), [&] {
-    return box.run({.argv = {"true"}, .timeout = milliseconds(2000)}).ok();
-  }));
+  CHECK(eventually([&] { return box.run({.argv = {"true"}, .timeout = milliseconds(2000)}).ok(); },
+                   milliseconds(slack * 5000)));
   for (int i = 0; i < 10; ++i) CHECK(box.run({.argv = {"true"}}).ok());
 }
 
@@ -110,7 +95,7 @@ TEST_CASE("a killed spawner is replaced, running commands live on", "[kernel][ae
   for (int i = 0; i < 3; ++i) {
     CHECK(box.sh(signal_spawner("KILL")).out == "hit\n");
     // The next start may still be given to the one that is dying.
-    CHECK(eventually(milliseconds(slack * 3000), [&] { return box.run({.argv = {"true"}}).ok(); }));
+    CHECK(eventually([&] { return box.run({.argv = {"true"}}).ok(); }, milliseconds(slack * 3000)));
   }
   CHECK(box.seen(msg::degraded) == 3);
   CHECK(box.wait(sleeper).out == "done\n");
@@ -141,7 +126,7 @@ for p in os.listdir('/proc'):
                                limit + ", (0, 0)); print('hit')";
     CHECK(box.run({.argv = {"python3", "-c", script}}).out == "hit\n");
     INFO(limit);
-    CHECK(eventually(milliseconds(slack * 5000), [&] { return box.run({.argv = {"true"}}).ok(); }));
+    CHECK(eventually([&] { return box.run({.argv = {"true"}}).ok(); }, milliseconds(slack * 5000)));
   }
 }
 

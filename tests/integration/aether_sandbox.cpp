@@ -28,6 +28,7 @@
 
 #include "base/embedded.hpp"
 #include "guest/spool.hpp"
+#include "support/skip.hpp"
 
 namespace dsec::tests {
 namespace {
@@ -616,6 +617,12 @@ std::vector<pid_t> aether_sandbox::processes(const std::string& which) const {
     if (e.is_directory(ignored)) add(e.path());
   }
   return pids;
+}
+
+bool skipped() {
+  const std::string why = aether_sandbox::missing();
+  if (!why.empty()) test::say_skipped(why);
+  return !why.empty();
 }
 
 }  // namespace dsec::tests

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "support/aether_sandbox.hpp"
-#include "support/skip.hpp"
 
 using namespace dsec;
 using namespace dsec::tests;
@@ -58,10 +57,7 @@ void bare() {
 }  // namespace
 
 TEST_CASE("speed of exec at the channel", "[aether][speed]") {
-  if (!aether_sandbox::missing().empty()) {
-    dsec::test::say_skipped(aether_sandbox::missing());
-    return;
-  }
+  if (skipped()) return;
   aether_sandbox box({.root = tree::tiny});
   bool all_ok = true;
   for (int round = 0; round < 2; ++round) {

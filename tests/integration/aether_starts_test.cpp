@@ -7,7 +7,6 @@
 #include <catch2/catch.hpp>
 
 #include "support/aether_sandbox.hpp"
-#include "support/skip.hpp"
 
 using namespace dsec;
 using namespace dsec::tests;
@@ -15,12 +14,6 @@ using guest::failure;
 using guest::msg;
 
 namespace {
-
-bool skipped() {
-  const std::string why = aether_sandbox::missing();
-  if (!why.empty()) dsec::test::say_skipped(why);
-  return !why.empty();
-}
 
 pid_t spawner_of(const aether_sandbox& box) {
   const auto processes = box.processes("init");

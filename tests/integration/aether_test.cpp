@@ -9,10 +9,12 @@
 #include <random>
 
 #include "support/aether_sandbox.hpp"
+#include "support/eventually.hpp"
 #include "support/skip.hpp"
 
 using namespace dsec;
 using namespace dsec::tests;
+using dsec::test::eventually;
 using guest::exec_kind;
 using guest::failure;
 using guest::msg;
@@ -20,24 +22,9 @@ using std::chrono::milliseconds;
 
 namespace {
 
-bool skipped() {
-  const std::string why = aether_sandbox::missing();
-  if (!why.empty()) dsec::test::say_skipped(why);
-  return !why.empty();
-}
-
 failure why(const outcome& o) {
   REQUIRE(o.failed);
   return static_cast<failure>(o.failed->failure);
-}
-
-bool eventually(milliseconds limit, auto&& condition) {
-  const auto until = std::chrono::steady_clock::now() + limit;
-  while (!condition()) {
-    if (std::chrono::steady_clock::now() > until) return false;
-    ::usleep(1000);
-  }
-  return true;
 }
 
 }  // namespace
@@ -125,7 +112,7 @@ TEST_CASE("a command over its time limit dies with all it started", "[kernel][ae
   CHECK(o.out == "on\n");
   CHECK(o.exited->duration_us >= 1'000'000);
   CHECK(o.exited->duration_us < 5'000'000);
-  CHECK(eventually(milliseconds(1000), [&] { return box.processes("cmd").empty(); }));
+  CHECK(eventually([&] { return box.processes("cmd").empty(); }, milliseconds(1000)));
   CHECK(box.run({.argv = {"true"}}).ok());
 }
 
@@ -136,7 +123,7 @@ TEST_CASE("what a command leaves running goes when it ends", "[kernel][aether]")
   CHECK(o.code() == 4);
   CHECK(o.exited->flags == 0);
   CHECK(o.out == "started\n");
-  CHECK(eventually(milliseconds(1000), [&] { return box.processes("cmd").empty(); }));
+  CHECK(eventually([&] { return box.processes("cmd").empty(); }, milliseconds(1000)));
 }
 
 TEST_CASE("kill ends one command, kill_all ends all", "[kernel][aether]") {
@@ -154,11 +141,13 @@ TEST_CASE("kill ends one command, kill_all ends all", "[kernel][aether]") {
   box.send_plain(msg::kill_all);
   for (const auto& id : {a, c}) CHECK(box.wait(id).exited->flags == guest::exited_killed);
   box.send_id(msg::kill, "never-heard-of");
-  CHECK(eventually(milliseconds(2000), [&] {
-    box.pump(milliseconds(10));
-    return box.seen(msg::unknown, "never-heard-of") == 1;
-  }));
-  CHECK(eventually(milliseconds(1000), [&] { return box.processes("cmd").empty(); }));
+  CHECK(eventually(
+      [&] {
+        box.pump(milliseconds(10));
+        return box.seen(msg::unknown, "never-heard-of") == 1;
+      },
+      milliseconds(2000)));
+  CHECK(eventually([&] { return box.processes("cmd").empty(); }, milliseconds(1000)));
 }
 
 TEST_CASE("a known id is answered with its state and never started twice", "[kernel][aether]") {
@@ -173,18 +162,22 @@ TEST_CASE("a known id is answered with its state and never started twice", "[ker
   CHECK(box.wait("once").out == "1\n");
   CHECK(box.seen(msg::started, "once") == 2);
   box.start(once);
-  CHECK(eventually(milliseconds(2000), [&] {
-    box.pump(milliseconds(10));
-    return box.seen(msg::exited, "once") == 2;
-  }));
+  CHECK(eventually(
+      [&] {
+        box.pump(milliseconds(10));
+        return box.seen(msg::exited, "once") == 2;
+      },
+      milliseconds(2000)));
   CHECK(box.run({.argv = {"cat", "/tmp/log"}}).out == "x\n");
   box.send_id(msg::query, "once");
   box.send_id(msg::forget, "once");
   box.send_id(msg::query, "once");
-  CHECK(eventually(milliseconds(2000), [&] {
-    box.pump(milliseconds(10));
-    return box.seen(msg::exited, "once") == 3 && box.seen(msg::unknown, "once") == 1;
-  }));
+  CHECK(eventually(
+      [&] {
+        box.pump(milliseconds(10));
+        return box.seen(msg::exited, "once") == 3 && box.seen(msg::unknown, "once") == 1;
+      },
+      milliseconds(2000)));
 }
 
 TEST_CASE("a new dsecd gets again what was not acknowledged", "[kernel][aether]") {
@@ -200,10 +193,12 @@ TEST_CASE("a new dsecd gets again what was not acknowledged", "[kernel][aether]"
   const guest::hello_body hello = box.reconnect(2);  // a is known to the new one
   CHECK(hello.version == guest::channel_version);
   CHECK(hello.commands == 1);
-  CHECK(eventually(milliseconds(2000), [&] {
-    box.pump(milliseconds(10));
-    return box.seen(msg::started, "d") == 2;
-  }));
+  CHECK(eventually(
+      [&] {
+        box.pump(milliseconds(10));
+        return box.seen(msg::started, "d") == 2;
+      },
+      milliseconds(2000)));
   CHECK(box.seen(msg::exited, "a") == 1);
   CHECK(box.seen(msg::exited, "b") == 2);
   CHECK(box.seen(msg::exited, "c") == 2);
@@ -211,10 +206,12 @@ TEST_CASE("a new dsecd gets again what was not acknowledged", "[kernel][aether]"
 
   box.reconnect(last);  // and this one knows all
   box.send_plain(msg::ping);
-  CHECK(eventually(milliseconds(2000), [&] {
-    box.pump(milliseconds(10));
-    return box.seen(msg::pong) == 1;
-  }));
+  CHECK(eventually(
+      [&] {
+        box.pump(milliseconds(10));
+        return box.seen(msg::pong) == 1;
+      },
+      milliseconds(2000)));
   CHECK(box.seen(msg::exited, "c") == 2);
   box.send_plain(msg::kill_all);
   CHECK(box.wait("d").exited->flags == guest::exited_killed);
@@ -226,7 +223,7 @@ TEST_CASE("when the channel ends all is gone within a second", "[kernel][aether]
   const auto id = box.start(
       {.argv = {"for i in $(seq 20); do setsid sleep 300 & done; wait"}, .kind = exec_kind::shell});
   REQUIRE(box.wait_started(id));
-  REQUIRE(eventually(milliseconds(15000), [&] { return box.processes("cmd").size() >= 20; }));
+  REQUIRE(eventually([&] { return box.processes("cmd").size() >= 20; }, milliseconds(15000)));
   box.hang_up();
   const auto status = box.wait_end(milliseconds(1000));
   REQUIRE(status);
@@ -439,8 +436,8 @@ TEST_CASE("nothing is left open, whatever becomes of commands and datagrams", "[
   }
   CHECK(box.run({.argv = {"true"}}).ok());
   CHECK(box.seen(msg::failed, "i") == 4);
-  CHECK(eventually(milliseconds(2000), [&] { return box.open_files() <= before; }));
-  CHECK(eventually(milliseconds(2000), [&] { return box.processes("init").size() == 2; }));
+  CHECK(eventually([&] { return box.open_files() <= before; }, milliseconds(2000)));
+  CHECK(eventually([&] { return box.processes("init").size() == 2; }, milliseconds(2000)));
   CHECK(box.processes("cmd").empty());
 }
 
@@ -462,10 +459,12 @@ TEST_CASE("results that nobody acknowledges bound what is accepted", "[aether]")
   CHECK(box.run({.argv = {"true"}}).ok());
   box.send_id(msg::query, "n0");  // made room for it
   box.send_id(msg::query, "n1000");
-  CHECK(eventually(milliseconds(2000), [&] {
-    box.pump(milliseconds(10));
-    return box.seen(msg::unknown, "n0") == 1 && box.seen(msg::failed, "n1000") == 2;
-  }));
+  CHECK(eventually(
+      [&] {
+        box.pump(milliseconds(10));
+        return box.seen(msg::unknown, "n0") == 1 && box.seen(msg::failed, "n1000") == 2;
+      },
+      milliseconds(2000)));
 }
 
 TEST_CASE("want of memory ends one command's whole group and is that command's alone",

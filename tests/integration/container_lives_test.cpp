@@ -226,18 +226,7 @@ TEST_CASE("a sandbox whose launcher died can be stopped, and its death is still 
 
 TEST_CASE("what a killed daemon left is ended by the next start", "[kernel][container]") {
   container_rig rig({2, 64}, false);
-  int ready[2];
-  REQUIRE(::pipe(ready) == 0);
-  const pid_t child = ::fork();  // no other thread runs yet
-  if (child == 0) {
-    rig.open();
-    auto box = rig.start("orphan");
-    box.begin_sh("sleep 1000");
-    [[maybe_unused]] const auto n = ::write(ready[1], "x", 1);
-    while (true) ::pause();
-  }
-  char byte = 0;
-  REQUIRE(::read(ready[0], &byte, 1) == 1);
+  const pid_t child = start_in_child(rig, "sleep 1000");
   REQUIRE(rig.inhabitants().size() >= 3);
   // A launcher that does not even answer must not hold up the next start.
   const auto launcher = rig.launcher_pid();
@@ -246,8 +235,6 @@ TEST_CASE("what a killed daemon left is ended by the next start", "[kernel][cont
   if (stuck) ::kill(*launcher, SIGSTOP);
   ::kill(child, SIGKILL);
   ::waitpid(child, nullptr, 0);
-  ::close(ready[0]);
-  ::close(ready[1]);
   rig.open();
   CHECK(rig.inhabitants().empty());
   CHECK(std::filesystem::exists(rig.scope().state / "sandboxes/orphan/spool"));

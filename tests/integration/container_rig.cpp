@@ -299,13 +299,22 @@ std::optional<pid_t> container_rig::launcher_pid() const {
   return std::nullopt;
 }
 
-bool eventually(const std::function<bool()>& done, std::chrono::milliseconds limit) {
-  const auto until = std::chrono::steady_clock::now() + limit;
-  while (true) {
-    if (done()) return true;
-    if (std::chrono::steady_clock::now() > until) return false;
-    std::this_thread::sleep_for(2ms);
+pid_t start_in_child(container_rig& rig, const std::string& script) {
+  int ready[2];
+  REQUIRE(::pipe(ready) == 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    rig.open();
+    auto box = rig.start("orphan");
+    box.begin_sh(script);
+    [[maybe_unused]] const auto n = ::write(ready[1], "x", 1);
+    while (true) ::pause();
   }
+  char byte = 0;
+  REQUIRE(::read(ready[0], &byte, 1) == 1);
+  ::close(ready[0]);
+  ::close(ready[1]);
+  return child;
 }
 
 }  // namespace dsec::test

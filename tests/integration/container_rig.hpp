@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "backends/container/container_backend.hpp"
+#include "support/eventually.hpp"
 #include "support/leak_check.hpp"
 
 namespace dsec::test {
@@ -124,7 +125,8 @@ class container_rig {
   std::unique_ptr<container::container_backend> backend_;
 };
 
-/// Polls until `done` or the limit; answers its last word.
-bool eventually(const std::function<bool()>& done, std::chrono::milliseconds limit = 10s);
+/// A child process that opens `rig`, starts the sandbox "orphan" which runs `script`, and then
+/// waits to be killed: the daemon of an earlier run. To be called while no other thread runs.
+pid_t start_in_child(container_rig& rig, const std::string& script);
 
 }  // namespace dsec::test

@@ -76,20 +76,7 @@ TEST_CASE("a start goes on beside what an earlier run left and cannot be killed"
   if (ice::missing()) return;
   const ice cold;
   container_rig rig({1, 2}, false);
-  int ready[2];
-  REQUIRE(::pipe(ready) == 0);
-  const pid_t child = ::fork();  // no other thread runs yet
-  if (child == 0) {
-    rig.open();
-    auto box = rig.start("orphan");
-    box.begin_sh("exec sleep 1000");
-    [[maybe_unused]] const auto n = ::write(ready[1], "x", 1);
-    while (true) ::pause();
-  }
-  char byte = 0;
-  REQUIRE(::read(ready[0], &byte, 1) == 1);
-  ::close(ready[0]);
-  ::close(ready[1]);
+  const pid_t child = start_in_child(rig, "exec sleep 1000");
   cold.freeze(rig);
   ::kill(child, SIGKILL);
   ::waitpid(child, nullptr, 0);

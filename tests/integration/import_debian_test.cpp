@@ -15,12 +15,14 @@
 #include "base/failpoint.hpp"
 #include "base/subprocess.hpp"
 #include "import_rig.hpp"
+#include "support/eventually.hpp"
 #include "support/skip.hpp"
 
 namespace {
 
 using namespace dsec::tests;
 using dsec::base::errc;
+using dsec::test::eventually;
 using std::chrono::seconds;
 
 #define SKIP_WHERE_IMPOSSIBLE()                                \
@@ -37,15 +39,6 @@ mkdir -p "$root/etc/apt/apt.conf.d" "$root/bin"
 echo proxy > "$root/etc/apt/apt.conf.d/99mmdebstrap"; echo mirror > "$root/etc/apt/sources.list"
 echo resolver > "$root/etc/resolv.conf"; echo host > "$root/etc/hostname"; date +%N > "$root/bin/x"
 )" + then;
-}
-
-bool eventually(const std::function<bool()>& condition) {
-  const auto deadline = std::chrono::steady_clock::now() + seconds(30);
-  while (!condition()) {
-    if (std::chrono::steady_clock::now() > deadline) return false;
-    std::this_thread::yield();
-  }
-  return true;
 }
 
 /// Runs an import in a process of its own.
@@ -121,7 +114,7 @@ TEST_CASE("sixteen builds of one Debian image at once are one build and sixteen 
     }
     return count == 16;
   };
-  const bool all_waiting = eventually(opened);
+  const bool all_waiting = eventually(opened, seconds(30));
   write(rig.dir / "go", "");
   for (const auto pid : importers) CHECK(wait_for(pid) == 0);
   CHECK(all_waiting);
@@ -143,16 +136,18 @@ TEST_CASE("a killed import takes its builder along, and the next one removes wha
   const auto beat = rig.dir / "beat";
   rig.stand_in("mmdebstrap", make_root("while :; do date +%s%N > " + beat.string() + "; done"));
   const auto pid = import_elsewhere(rig, "debian:bookworm");
-  REQUIRE(eventually([&] { return std::filesystem::exists(beat); }));
+  REQUIRE(eventually([&] { return std::filesystem::exists(beat); }, seconds(30)));
   ::kill(pid, SIGKILL);
   CHECK(WIFSIGNALED(wait_for(pid)));
   CHECK(rig.leftovers().size() == 1);
   std::string last;
-  CHECK(eventually([&] {  // it stops beating
-    last = slurp(beat);
-    ::usleep(50'000);
-    return slurp(beat) == last;
-  }));
+  CHECK(eventually(
+      [&] {  // it stops beating
+        last = slurp(beat);
+        ::usleep(50'000);
+        return slurp(beat) == last;
+      },
+      seconds(30)));
   rig.stand_in("mmdebstrap", make_root());
   CHECK(rig.import("a", "debian:bookworm"));
   CHECK(rig.leftovers().empty());

@@ -17,10 +17,12 @@
 #include <thread>
 
 #include "launcher_rig.hpp"
+#include "support/eventually.hpp"
 #include "support/length.hpp"
 #include "support/skip.hpp"
 
 using namespace dsec;
+using test::eventually;
 using test::launcher_rig;
 using test::unique_fd;
 
@@ -31,16 +33,6 @@ bool ended(const unique_fd& pidfd) {
   return ::waitid(P_PIDFD, static_cast<id_t>(pidfd.get()), &info, WEXITED | WNOHANG | WNOWAIT) == 0
              ? info.si_pid != 0
              : syscall(SYS_pidfd_send_signal, pidfd.get(), 0, nullptr, 0) != 0;
-}
-
-template <class Predicate>
-bool eventually(Predicate done) {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-  while (!done()) {
-    if (std::chrono::steady_clock::now() > deadline) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  return true;
 }
 
 std::string adopt(launcher_rig& rig, const char* id, std::uint32_t slot,

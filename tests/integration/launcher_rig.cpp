@@ -23,6 +23,7 @@
 #include "backends/sys/file.hpp"
 #include "backends/sys/mountinfo.hpp"
 #include "base/embedded.hpp"
+#include "support/eventually.hpp"
 #include "support/leak_check.hpp"
 
 extern "C" {
@@ -43,16 +44,6 @@ std::string slurp(const fs::path& path) {
 
 void spill(const fs::path& path, const std::string& text) {
   std::ofstream(path) << text;
-}
-
-template <class Predicate>
-bool eventually(Predicate done) {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-  while (!done()) {
-    if (std::chrono::steady_clock::now() > deadline) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(2));
-  }
-  return true;
 }
 
 void run_tool(const std::string& command) {

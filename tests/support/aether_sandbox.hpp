@@ -157,4 +157,7 @@ class aether_sandbox {
   int next_id_ = 0;
 };
 
+/// Whether this machine cannot run an aether_sandbox; the results then say why (skip.hpp).
+bool skipped();
+
 }  // namespace dsec::tests

@@ -5,23 +5,13 @@
 #include <future>
 #include <thread>
 
+#include "support/eventually.hpp"
+
 using namespace std::chrono_literals;
 using dsec::base::errc;
 using dsec::base::pool_options;
 using dsec::base::worker_pool;
-
-namespace {
-
-bool eventually(const std::function<bool()>& condition) {
-  const auto deadline = std::chrono::steady_clock::now() + 10s;
-  while (!condition()) {
-    if (std::chrono::steady_clock::now() > deadline) return false;
-    std::this_thread::yield();
-  }
-  return true;
-}
-
-}  // namespace
+using dsec::test::eventually;
 
 TEST_CASE("jobs of one thread run in the order in which they were submitted") {
   std::vector<int> seen;
