@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "base/phase.hpp"
@@ -121,6 +122,28 @@ class instance {
   virtual base::result<void> stop() = 0;
 };
 
+/// A command that an earlier dsecd started, as it is written down beside its spools.
+struct known_command {
+  struct pending {};  // it runs, or how it ended is still to come as an event
+  std::string id;
+  exec_kind kind = exec_kind::program;
+  std::vector<std::string> argv;  // for display: long ones are cut
+  std::uint64_t output_cap = 0;
+  std::optional<std::chrono::system_clock::time_point> started;
+  std::variant<pending, command_failed, command_exited> end;
+  std::optional<std::uint64_t> written_size;  // write_file that ended well: of the file afterwards
+};
+
+/// What is left of a sandbox that an earlier dsecd started.
+struct recovered {
+  std::unique_ptr<backends::instance> instance;  // output can be read and it can be stopped
+  bool alive = false;                            // commands can be started; events arrive
+  std::string detail;                            // why it is not alive
+  std::vector<known_command> commands;           // in order of starting
+  std::vector<std::uint64_t>
+      used_up;  // base::id_hash of ids that were forgotten: never to be used again
+};
+
 /// One thing a backend needs and whether this host has it, found by doing it.
 struct probe_item {
   std::string what;
@@ -137,6 +160,20 @@ class backend {
   /// Blocks until the sandbox answers on its channel, or fails with everything undone.
   virtual base::result<std::unique_ptr<instance>> start(const start_spec& spec,
                                                         event_sink sink) = 0;
+  /// Takes over what an earlier dsecd left of the sandbox, alive or ended. Blocks, but waits for
+  /// nothing inside. Before the first start(), any thread, several at a time. Events of a living
+  /// one arrive from now on, perhaps before this returns. errc::not_found: nothing of it is left at
+  /// all.
+  virtual base::result<recovered> recover(const start_spec& spec, event_sink sink) {
+    static_cast<void>(sink);
+    return base::fail(base::errc::not_found, "nothing is left of '" + spec.sandbox_id + "'");
+  }
+  /// Ends what an earlier dsecd left and nobody took over. Once, between the last recover() and the
+  /// first start(); blocks.
+  virtual base::result<void> end_unrecovered() { return {}; }
+  /// From now on instances that are destroyed leave their sandboxes running, for the next dsecd to
+  /// recover.
+  virtual void leave() {}
   /// Tops up whatever the backend keeps ready (slots). Blocks; called in the background.
   virtual void refill() {}
 };

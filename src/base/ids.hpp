@@ -3,6 +3,7 @@
 // edge that owns it. Any thread; randomness is getrandom(2).
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -25,5 +26,12 @@ std::string random_token(std::size_t bits);
 
 /// Command ids are chosen by the client: [A-Za-z0-9._-], 1..64 characters.
 bool is_valid_command_id(std::string_view id);
+
+/// FNV-1a, 64 bits: the same in every release, so that it can be stored in place of an id.
+constexpr std::uint64_t id_hash(std::string_view id) {
+  std::uint64_t hash = 0xcbf29ce484222325U;
+  for (const char c : id) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3U;
+  return hash;
+}
 
 }  // namespace dsec::base
