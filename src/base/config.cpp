@@ -41,6 +41,7 @@ std::vector<key> keys_of(config& c) {
       {"gateway", "port", "TCP port, 0 = any free one", {0, 65535}, &g.port},
       {"gateway", "max_connections", "connections", {1, 1'000'000}, &g.max_connections},
       {"gateway", "default_deadline_ms", "ms", {100, 86'400'000}, &g.default_deadline_ms},
+      {"gateway", "lease_seconds", "s", {1, 86'400}, &g.lease_seconds},
       {"node", "name", "a-z, 0-9, '-', at most 40 characters", {}, &n.name},
       {"node", "instance", "a-z, 0-9, '-', at most 40 characters", {}, &n.instance},
       {"node", "uid_base", "host uid", {65'536, 4'000'000'000}, &n.uid_base},

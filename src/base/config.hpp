@@ -17,6 +17,8 @@ struct gateway_config {
   std::uint16_t port = 7070;                    // 0 = any free one (written to <state>/url)
   std::uint32_t max_connections = 10'000;       // further ones are answered 503
   std::uint32_t default_deadline_ms = 120'000;  // for requests that name none
+  std::uint32_t lease_seconds = 120;            // leases that name no time end so long after their
+                                                // last connection, and their sandboxes with them
 };
 
 struct node_config {

@@ -30,6 +30,7 @@ struct Request {
     writeFile @16 :WriteFile;           # -> fileWritten
     listImages @17 :Void;               # -> images
     listCommands @18 :SandboxRef;       # -> commands
+    setDetached @19 :SetDetached;       # -> sandbox
   }
 }
 
@@ -63,6 +64,8 @@ struct Error {
 struct Hello {
   protocolVersion @0 :UInt32;   # 1
   client @1 :Text;              # "libdsec/0.1.0", in the log line of the connection
+  leaseId @2 :Text;             # chosen by the client (as commandId), the same on all its connections: what it creates lives as long as it does; empty = none
+  leaseMs @3 :UInt32;           # so long after the last connection with this lease its sandboxes end (ttl); 0 = the server's default
 }
 
 struct HelloReply {
@@ -99,9 +102,15 @@ struct CreateSandbox {
   networkRules @12 :List(NetworkRule);
   hostname @13 :Text;           # empty = the sandbox id
   labels @14 :List(EnvVar);
+  detached @15 :Bool;           # not bound to the lease of the connection it is created over
 }
 
 struct SandboxRef { sandboxId @0 :Text; }
+
+struct SetDetached {
+  sandboxId @0 :Text;
+  detached @1 :Bool;            # true: its lease does not matter any more; false: bound to the lease of this connection
+}
 
 struct Sandbox {
   sandboxId @0 :Text;
@@ -119,6 +128,7 @@ struct Sandbox {
   memoryMb @12 :UInt32;
   commandsRunning @13 :UInt32;
   labels @14 :List(EnvVar);
+  detached @15 :Bool;           # bound to no lease
 }
 
 struct Exec {
