@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -41,6 +42,10 @@ struct start_spec {
 
 enum class exec_kind : std::uint8_t { program, shell, read_file, write_file };
 
+/// File operations whose ids begin like this are not written down for the next dsecd: nobody could
+/// ask for them by name.
+inline constexpr std::string_view passing_file_prefix = "dsec.file";
+
 struct exec_spec {
   std::string id;  // base::is_valid_command_id
   exec_kind kind = exec_kind::program;
@@ -53,6 +58,7 @@ struct exec_spec {
   std::uint64_t output_cap = 64ULL << 20U;  // bytes kept per stream
   std::uint64_t offset = 0, length = 0;     // files
   std::uint32_t mode = 0644;                // write_file
+  bool logged = true;  // false: nobody asks for it again by its id, and recover() does not tell it
 };
 
 struct command_started {
@@ -114,11 +120,15 @@ class instance {
   virtual base::result<output_piece> read_output(const std::string& command_id, stream which,
                                                  std::uint64_t offset, std::uint64_t length,
                                                  std::optional<std::uint64_t> total) = 0;
-  /// Drops the spools of an ended command.
+  /// Drops the spools of an ended command. Its id stays used up; of a write_file that ended well
+  /// recover() still tells id and written_size.
   virtual void forget(const std::string& command_id) = 0;
+  /// Drops the spools of a command that could not be started now, or of a write that failed for
+  /// now: its id is free again.
+  virtual void withdraw(const std::string& command_id) { forget(command_id); }
   virtual base::result<backends::usage> usage() = 0;
-  /// Kills all, waits until nothing is left, gives back slot, groups and upper. Idempotent; keeps
-  /// going on errors and reports them together.
+  /// Kills all, waits until nothing is left, gives back slot, groups and upper. Idempotent, at once
+  /// when nothing is left; keeps going on errors and reports them together.
   virtual base::result<void> stop() = 0;
 };
 
@@ -138,7 +148,10 @@ struct known_command {
 struct recovered {
   std::unique_ptr<backends::instance> instance;  // output can be read and it can be stopped
   bool alive = false;                            // commands can be started; events arrive
-  std::string detail;                            // why it is not alive
+  base::cause died_of = base::cause::lost;       // when it is not: `backend` if its aether is known
+                                                 // to have ended by itself
+  base::cause cause = base::cause::lost;         // why it is not alive
+  std::string detail;                            // likewise, one sentence
   std::vector<known_command> commands;           // in order of starting
   std::vector<std::uint64_t>
       used_up;  // base::id_hash of ids that were forgotten: never to be used again
