@@ -58,7 +58,6 @@ struct exec_spec {
   std::uint64_t output_cap = 64ULL << 20U;  // bytes kept per stream
   std::uint64_t offset = 0, length = 0;     // files
   std::uint32_t mode = 0644;                // write_file
-  bool logged = true;  // false: nobody asks for it again by its id, and recover() does not tell it
 };
 
 struct command_started {
@@ -150,8 +149,7 @@ struct recovered {
   bool alive = false;                            // commands can be started; events arrive
   base::cause died_of = base::cause::lost;       // when it is not: `backend` if its aether is known
                                                  // to have ended by itself
-  base::cause cause = base::cause::lost;         // why it is not alive
-  std::string detail;                            // likewise, one sentence
+  std::string detail;                            // why it is not alive
   std::vector<known_command> commands;           // in order of starting
   std::vector<std::uint64_t>
       used_up;  // base::id_hash of ids that were forgotten: never to be used again
