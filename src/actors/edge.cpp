@@ -313,11 +313,12 @@ void edge_state::on_give_up_again(const give_up_again& m) {
   if (it != table->sandboxes.end() && it->second.live) end_given_up(m.id, it->second.book);
 }
 
-caf::result<everything_stopped> edge_state::on_stop_everything() {
+caf::result<everything_stopped> edge_state::on_stop_everything(const stop_everything& m) {
   env->health->set_draining();
   while (!creates.empty()) {
     fail_create(creates.begin()->first, {errc::unavailable, "dsecd is stopping; try again", 0});
   }
+  if (m.leave) return everything_stopped{};
   for (auto& [id, e] : table->sandboxes) {
     if (e.live && e.actor)
       caf::anon_send(e.actor, end_sandbox{base::cause::killed, "dsecd is stopping"});
@@ -353,7 +354,7 @@ edge_self::behavior_type edge(edge_self::stateful_pointer<edge_state> self, work
   return {
       [self](const call& c) { return self->state.on_call(c); },
       [self](const find_sandbox& m) { return self->state.on_find(m); },
-      [self](stop_everything) { return self->state.on_stop_everything(); },
+      [self](const stop_everything& m) { return self->state.on_stop_everything(m); },
       [self](const creates_abandoned& m) { self->state.on_abandoned(m); },
       [self](const sandbox_released& m) { self->state.on_released(m); },
       [self](const sandbox_due& m) { self->state.on_due(m); },

@@ -108,7 +108,7 @@ struct edge_state {
   void begin(worker_ptr worker, std::shared_ptr<edge_table> known);
   caf::result<reply> on_call(const call& c);
   found_sandbox on_find(const find_sandbox& m);
-  caf::result<everything_stopped> on_stop_everything();
+  caf::result<everything_stopped> on_stop_everything(const stop_everything& m);
   void on_released(const sandbox_released& m);
   void on_due(const sandbox_due& m);
   void on_down(const caf::down_msg& m);

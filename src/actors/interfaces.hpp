@@ -161,8 +161,11 @@ struct found_sandbox {
   sandbox_actor who;
   base::error why;  // when `who` is empty
 };
-/// Ends all sandboxes and refuses new ones; answered when none is left.
-struct stop_everything {};
+/// Refuses new sandboxes and ends all there are, or leaves them as they are; answered when that is
+/// done.
+struct stop_everything {
+  bool leave = false;
+};
 struct everything_stopped {};
 
 using edge_actor = caf::typed_actor<caf::replies_to<call>::with<reply>,  // create, list sandboxes,
@@ -227,7 +230,9 @@ using root_actor = caf::typed_actor<caf::replies_to<get_roots>::with<roots>>;
 
 /// Ordered shutdown: sandboxes, connections, actors. Answered when only the root is left to be told
 /// to exit.
-struct shut_down {};
+struct shut_down {
+  bool leave = false;  // sandboxes run on, for the next dsecd
+};
 struct shut_down_done {};
 using terminator_actor = caf::typed_actor<caf::replies_to<shut_down>::with<shut_down_done>>;
 

@@ -24,6 +24,7 @@ namespace dsec::actors {
 namespace {
 
 constexpr unsigned kill_threads = 8;
+constexpr std::chrono::seconds failed_start_grace{60};
 
 void end_process(const std::string& why) {
   base::log::error("giving_up", {{"why", why}});
@@ -73,9 +74,11 @@ class node_impl final : public node {
 
   base::result<void> start();
   [[nodiscard]] std::uint16_t port() const override { return listener_->port(); }
-  void stop(std::chrono::milliseconds grace) override;
+  void stop(std::chrono::milliseconds grace) override { end(grace, shut_down{}); }
+  void leave(std::chrono::milliseconds grace) override { end(grace, shut_down{.leave = true}); }
 
  private:
+  void end(std::chrono::milliseconds grace, shut_down how);
   std::shared_ptr<base::worker_pool> make_pool(const char* name, unsigned threads,
                                                std::size_t bound);
   std::shared_ptr<worker> make_worker(node_deps& deps, std::unique_ptr<record_store> records);
@@ -175,14 +178,16 @@ base::result<void> node_impl::start() {
   return {};
 }
 
-void node_impl::stop(std::chrono::milliseconds grace) {
+void node_impl::end(std::chrono::milliseconds grace, shut_down how) {
+  // Before anything that holds an instance is let go of.
+  if (how.leave) deps_.backend->leave();
   if (!system_) return;
   grace_period watchdog(
       grace, [&] { deps_.give_up("did not stop in " + std::to_string(grace.count()) + " ms"); });
   health_->set_draining();
   {
     caf::scoped_actor self{*system_};
-    self->request(terminator_, caf::infinite, shut_down{})
+    self->request(terminator_, caf::infinite, how)
         .receive([](shut_down_done) {}, [](caf::error&) {});
   }
   // No callback runs after this, so none meets an actor system that is gone.
@@ -195,14 +200,18 @@ void node_impl::stop(std::chrono::milliseconds grace) {
   for (const auto& pool : pools_) pool->stop();
   worker_.reset();  // ends the writer once all is written
   table_.reset();
-  base::log::info("stopped");
+  base::log::info(how.leave ? "left" : "stopped");
 }
 
 }  // namespace
 
 base::result<std::unique_ptr<node>> start_node(const base::config& config, node_deps deps) {
   auto n = std::make_unique<node_impl>(config, std::move(deps));
-  DSEC_CHECK(n->start());
+  if (auto ok = n->start(); !ok) {
+    // A port that is taken is no reason to end what was taken over.
+    n->leave(failed_start_grace);
+    return base::fail(std::move(ok).error());
+  }
   return n;
 }
 

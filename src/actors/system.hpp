@@ -39,6 +39,9 @@ class node {
   /// Ends all sandboxes, answers and closes all connections, ends all threads. `give_up` is called
   /// when that takes longer than `grace`.
   virtual void stop(std::chrono::milliseconds grace) = 0;
+  /// The same, but sandboxes and their commands run on: the next node over this state takes them
+  /// over. The backend must be one that can leave (backend::leave), and is not used afterwards.
+  virtual void leave(std::chrono::milliseconds grace) = 0;
 };
 
 /// Recovers what the store knows, starts everything, and listens. Block signals before: all threads

@@ -9,17 +9,18 @@ namespace dsec::actors {
 
 // Every step goes on when its addressee fails: a shutdown that stops half-way helps nobody.
 
-caf::result<shut_down_done> terminator_state::on_shut_down() {
-  base::log::info("stopping");
+caf::result<shut_down_done> terminator_state::on_shut_down(shut_down how) {
+  base::log::info(how.leave ? "leaving" : "stopping");
   done = self->make_response_promise<shut_down_done>();
   self->request(root, caf::infinite, get_roots{})
-      .then([this](const roots& r) { stop_sandboxes(r); }, [this](caf::error&) { finish(); });
+      .then([this, how](const roots& r) { stop_sandboxes(r, how); },
+            [this](caf::error&) { finish(); });
   return done;
 }
 
-void terminator_state::stop_sandboxes(const roots& r) {
+void terminator_state::stop_sandboxes(const roots& r, shut_down how) {
   const auto next = [this, gateway = r.gateway] { close_connections(gateway); };
-  self->request(r.edge, caf::infinite, stop_everything{})
+  self->request(r.edge, caf::infinite, stop_everything{how.leave})
       .then([next](everything_stopped) { next(); },
             [next](caf::error&) {
               base::log::error("sandboxes_not_stopped", {{"why", "the edge died meanwhile"}});
@@ -40,7 +41,7 @@ terminator_actor::behavior_type terminator(
     terminator_actor::stateful_pointer<terminator_state> self, root_actor root) {
   install_handlers(self);
   self->state.root = std::move(root);
-  return {[self](shut_down) { return self->state.on_shut_down(); }};
+  return {[self](const shut_down& how) { return self->state.on_shut_down(how); }};
 }
 
 }  // namespace dsec::actors
