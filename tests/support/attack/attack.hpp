@@ -37,6 +37,12 @@ void lock_stdin(int seconds);
 void spin(int seconds);
 /// Opens terminals until no more can be had, says how many it got ("ptys N") and keeps them.
 void hold_ptys(int seconds);
+/// Makes processes of one kind, says "ready" and stays: `daemon` (double fork), `session`,
+/// `stopped`, `traced`, `vfork`.
+void start_family(const char* kind);
+/// Says "ready" when so many processes stand, each of which then makes the next and ends, and so
+/// on.
+void start_relays(int chains, int seconds);
 /// Touches so many MiB; `hold` keeps them until killed.
 void eat_memory(int mib, bool hold);
 

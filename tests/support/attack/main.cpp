@@ -54,6 +54,8 @@ int run(const std::string& name, const char* argument) {
   if (name == "lock-stdin") return lock_stdin(number), 0;
   if (name == "offer-group") return offer_group(number), 0;
   if (name == "in-group-namespace") return run_in_group_namespace(argument);
+  if (name == "family") return start_family(argument), 0;
+  if (name == "relays") return start_relays(number, 60), 0;
   if (name == "spin") return spin(number), 0;
   if (name == "memory" || name == "hold") return eat_memory(number, name == "hold"), 0;
   return run_checks(name);
