@@ -1,5 +1,6 @@
 #include <catch2/catch.hpp>
 #include <set>
+#include <vector>
 
 #include "base/error.hpp"
 #include "base/failpoint.hpp"
@@ -48,5 +49,25 @@ TEST_CASE("a failure point fires once, or always when sticky") {
   CHECK_FALSE(failpoint::check("test.always"));
   failpoint::disarm_all();
   CHECK(failpoint::check("test.always"));
+}
+
+TEST_CASE("a failure point with a percentage fires as often, and the same times again") {
+  const auto fired = [] {
+    failpoint::arm("test.some", "error:5%");
+    std::vector<int> times;
+    for (int i = 0; i < 2000; ++i) {
+      if (!failpoint::check("test.some")) times.push_back(i);
+    }
+    failpoint::disarm_all();
+    return times;
+  };
+  const auto first = fired();
+  CHECK(first.size() > 60);  // 100 are expected; five deviations
+  CHECK(first.size() < 150);
+  CHECK(fired() == first);
+  failpoint::arm("test.other", "error:100%");
+  CHECK_FALSE(failpoint::check("test.other"));
+  CHECK_FALSE(failpoint::check("test.other"));
+  failpoint::disarm_all();
 }
 #endif
