@@ -59,6 +59,10 @@ class FakeServer:
         self.keys: dict[str, tuple[bytes, str]] = {}
         self.commands: dict[tuple[str, str], FakeCommand] = {}
         self.files: dict[str, bytes] = {}
+        self.operations: dict[str, int] = {}
+        self.writes = 0
+        self.leases: list[tuple[str, int]] = []
+        """Of each hello, in order."""
         self.starts: list[str] = []
         self.creates = 0
         self.requests: list[str] = []
@@ -76,6 +80,7 @@ class FakeServer:
         """Request kind -> what is sent instead of the reply."""
         self.status: http.HTTPStatus | None = None
         self.next_error: dict[str, tuple[str, str, str, bool]] = {}
+        self.refused_images: set[str] = set()
         self._open: set[ServerConnection] = set()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
@@ -115,6 +120,14 @@ class FakeServer:
                 connection.transport.abort()
 
         self.on_loop(cut())
+
+    def restart(self) -> None:
+        """Killed with all its connections and started again at the same address, as dsecd is: what
+        it had written down it still knows.
+        """
+        self.shut()
+        self.cut()
+        self.listen()
 
     def on_loop(self, work: Any) -> Any:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(20)
@@ -185,6 +198,7 @@ class FakeServer:
     # ---- requests
 
     async def _do_hello(self, reply: Any, body: Any, request: Any) -> None:
+        self.leases.append((str(body.leaseId), body.leaseMs))
         hello = reply.body.init("hello")
         hello.protocolVersion = self.version
         hello.server = "fake"
@@ -203,6 +217,9 @@ class FakeServer:
                 fill_error(reply, "conflict", "the key was used for another request", key, False)
             else:
                 fill_sandbox(reply.body.init("sandbox"), self.sandboxes[sandbox])
+            return
+        if body.image in self.refused_images:
+            fill_error(reply, "not_found", f"no image {body.image}", body.image, False)
             return
         self.creates += 1
         sandbox = f"e0-{self.creates:016d}"
@@ -224,6 +241,7 @@ class FakeServer:
             "idle": body.idleTtlSeconds,
             "absolute": body.absoluteTtlSeconds,
             "user": body.initUser,
+            "detached": body.detached,
         }
         fill_sandbox(reply.body.init("sandbox"), self.sandboxes[sandbox])
 
@@ -241,6 +259,11 @@ class FakeServer:
     async def _do_stopSandbox(self, reply: Any, body: Any, request: Any) -> None:
         if body.sandboxId in self.sandboxes:
             self.sandboxes[body.sandboxId].update(phase="stopped", cause="killed", endedUnixMs=1)
+        await self._do_getSandbox(reply, body, request)
+
+    async def _do_setDetached(self, reply: Any, body: Any, request: Any) -> None:
+        if body.sandboxId in self.sandboxes:
+            self.sandboxes[body.sandboxId]["detached"] = body.detached
         await self._do_getSandbox(reply, body, request)
 
     async def _do_listImages(self, reply: Any, body: Any, request: Any) -> None:
@@ -345,10 +368,13 @@ class FakeServer:
         piece.endOfFile = body.offset + len(piece.data) >= len(data)
 
     async def _do_writeFile(self, reply: Any, body: Any, request: Any) -> None:
-        old = b"" if body.offset == 0 else self.files[body.path]
-        end = body.offset + len(body.data)
-        self.files[body.path] = old[: body.offset] + bytes(body.data) + old[end:]
-        reply.body.init("fileWritten").size = len(self.files[body.path])
+        if body.operationId not in self.operations:
+            self.writes += 1
+            old = b"" if body.offset == 0 else self.files[body.path]
+            end = body.offset + len(body.data)
+            self.files[body.path] = old[: body.offset] + bytes(body.data) + old[end:]
+            self.operations[str(body.operationId)] = len(self.files[body.path])
+        reply.body.init("fileWritten").size = self.operations[str(body.operationId)]
 
 
 async def until(condition: Callable[[], object], seconds: float = 20) -> None:

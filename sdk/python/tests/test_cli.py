@@ -82,6 +82,7 @@ def test_run_keeps_the_sandbox_when_asked(server, dsec):
     done = dsec("run", "tiny:1", "--keep", "--", "echo", "hi")
     sandbox = next(iter(server.sandboxes))
     assert server.sandboxes[sandbox]["phase"] == "running"
+    assert server.sandboxes[sandbox]["detached"]  # it outlives the command's lease
     assert sandbox in done.err
 
 

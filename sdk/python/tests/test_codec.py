@@ -55,6 +55,7 @@ def test_create_carries_every_field():
             hostname="h",
             labels={"l": "v"},
             backend="container",
+            detached=True,
         )
     )
     create = message.body.createSandbox
@@ -70,6 +71,14 @@ def test_create_carries_every_field():
     assert (create.initUser, create.workdir, create.hostname) == ("root", "/w", "h")
     assert [(e.name, e.value) for e in create.labels] == [("l", "v")]
     assert create.backend == "container"
+    assert create.detached
+
+
+def test_hello_carries_the_lease():
+    hello = request(_codec.hello("libdsec", "lease-1", 2500)).body.hello
+    assert (hello.client, hello.leaseId, hello.leaseMs) == ("libdsec", "lease-1", 2500)
+    detach = request(_codec.set_detached("e0-a", True)).body.setDetached
+    assert (detach.sandboxId, detach.detached) == ("e0-a", True)
 
 
 def test_exec_is_either_argv_or_shell():

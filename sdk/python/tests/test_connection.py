@@ -18,6 +18,7 @@ from libdsec import (
     DeadlineExceededError,
     DSecClient,
     DSecContainerRunArgs,
+    InvalidArgumentError,
     NotFoundError,
     PermissionDeniedError,
     ProtocolError,
@@ -215,22 +216,24 @@ def test_a_restarted_daemon_is_found_again(server: FakeServer):
     asyncio.run(main())
 
 
-def test_a_daemon_that_stays_away_is_unavailable(server: FakeServer, monkeypatch):
-    monkeypatch.setattr(_pool, "_RECONNECT_SECONDS", 0.3)
-
+def test_a_daemon_that_stays_away_is_unavailable_at_the_deadline(server: FakeServer):
     async def main():
         async with DSecClient() as client:
             await client.ping()
             await asyncio.to_thread(server.shut)
+            patient = asyncio.create_task(client.ping())
             with pytest.raises(UnavailableError, match="not running"):
-                await client.ping()
+                await client._request(_codec.void("ping"), "pong", timeout=0.5)
+            assert not patient.done()  # another's deadline is not its own
+            patient.cancel()
             await asyncio.to_thread(server.listen)
             await client.ping()  # the client is usable again
 
     asyncio.run(main())
 
 
-def test_a_request_that_kills_every_connection_is_given_up(server: FakeServer):
+def test_a_request_that_kills_every_connection_is_given_up(server: FakeServer, monkeypatch):
+    monkeypatch.setattr(_pool, "_MAX_LOSSES", 6)
     server.lose_before["ping"] = 1000
 
     async def main():
@@ -239,7 +242,7 @@ def test_a_request_that_kills_every_connection_is_given_up(server: FakeServer):
 
     with pytest.raises(UnavailableError, match="broke the connection"):
         asyncio.run(main())
-    assert server.requests.count("ping") == _pool._MAX_SENDS
+    assert server.requests.count("ping") == 6
 
 
 def test_a_part_of_the_server_that_restarts_is_asked_again(server: FakeServer):
@@ -269,7 +272,97 @@ def test_a_part_of_the_server_that_does_not_come_back_is_unavailable(server: Fak
             assert time.monotonic() - started < 3
             return count
 
-    assert asyncio.run(main()) == _pool._MAX_SENDS
+    assert asyncio.run(main()) == _pool._MAX_REFUSALS
+
+
+def test_one_request_survives_ten_restarts(server: FakeServer):
+    async def main():
+        async with DSecClient() as client:
+            sandbox = await client.run_container(ARGS)
+            running = asyncio.create_task(sandbox.commands.run("hang", timeout=50))
+            await until(lambda: server.starts)
+            for _ in range(10):
+                waits = server.requests.count("exec")
+                await asyncio.to_thread(server.restart)
+                await until(lambda: server.requests.count("exec") > waits)  # noqa: B023
+            await sandbox.commands._kill_quietly(server.starts[0])
+            return await running
+
+    assert asyncio.run(main()).exit_code == 137
+    assert len(server.starts) == 1
+
+
+def test_all_kinds_of_requests_survive_restarts(server: FakeServer):
+    """Creations, commands, their output, large files and lists, while the daemon is killed and
+    started again and again: nothing is done twice, nothing is lost.
+    """
+    data = pattern(30_000_000)
+    server.output_piece = 1 << 16
+
+    async def life(client: DSecClient, i: int) -> None:
+        sandbox = await client.run_container(ARGS)
+        for round_ in range(5):
+            text = f"{i}.{round_}"
+            assert (await sandbox.commands.run(["echo", text])).stdout == f"{text}\n"
+            command = await sandbox.commands.start("out 1000000")
+            got = b"".join([piece async for _, piece in command.stream()])
+            assert got == pattern(1_000_000)
+            assert sandbox.id in [s.id for s in await client.list_sandboxes()]
+        await sandbox.files.write(f"/{i}", data)
+        assert await sandbox.files.read(f"/{i}") == data
+
+    async def main():
+        async with DSecClient() as client:
+            lives = [asyncio.create_task(life(client, i)) for i in range(4)]
+            restarts = 0
+            while not all(task.done() for task in lives):
+                await asyncio.sleep(0.1)
+                await asyncio.to_thread(server.restart)
+                restarts += 1
+            await asyncio.gather(*lives)
+            return restarts
+
+    assert asyncio.run(main()) >= 3
+    assert server.creates == 4
+    assert len(server.starts) == len(set(server.starts)) == 4 * 5 * 2
+    assert server.writes == 4 * 4  # pieces of 8 MiB
+
+
+def test_every_connection_of_a_client_has_its_one_lease(server: FakeServer):
+    async def main():
+        async with DSecClient(lease_seconds=2.5) as client, DSecClient() as other:
+            await asyncio.to_thread(server.restart)
+            await client.ping()
+            await other.ping()
+
+    asyncio.run(main())
+    mine, others, *again = server.leases
+    assert mine[1] == 2500
+    assert others[1] == 0  # the server's default
+    assert len(mine[0]) == 32
+    assert mine[0] != others[0]
+    assert sorted(again) == sorted([mine, others])
+
+
+@pytest.mark.parametrize("seconds", [0, -1, 5_000_000])
+def test_a_lease_that_cannot_be_is_refused(seconds):
+    with pytest.raises(InvalidArgumentError, match="lease_seconds"):
+        DSecClient(lease_seconds=seconds)
+
+
+def test_a_detached_sandbox_is_left_running(server: FakeServer):
+    async def main():
+        async with DSecClient() as client:
+            async with await AsyncSandbox.create("tiny:1", detached=True, client=client) as kept:
+                assert kept._info.detached
+            async with await AsyncSandbox.create("tiny:1", client=client) as mine:
+                assert not mine._info.detached
+            async with await AsyncSandbox.create("tiny:1", client=client) as changed:
+                assert (await changed.detach()).detached
+            return [s.id for s in await client.list_sandboxes() if s.alive], [kept.id, changed.id]
+
+    living, detached = asyncio.run(main())
+    assert living == detached
 
 
 def test_a_deadline_bounds_the_wait_for_a_reconnect(server: FakeServer):

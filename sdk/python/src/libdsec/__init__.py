@@ -12,13 +12,15 @@ from ._async_commands import AsyncCommand, AsyncCommands
 from ._async_files import AsyncFiles
 from ._async_sandbox import AsyncSandbox
 from ._client import DSecClient, DSecContainerRunArgs
-from ._sync import Command, Commands, Files, Sandbox
+from ._sync import Files, Sandbox
+from ._sync_commands import Command, Commands
 from .errors import (
     AlreadyExistsError,
     CapacityError,
     CommandFailed,
     ConflictError,
     CorruptError,
+    CreateManyError,
     DeadlineExceededError,
     DSecError,
     ExecFailedError,
@@ -37,7 +39,14 @@ from .errors import (
     UnsupportedError,
     WrongPhaseError,
 )
-from .models import CommandResult, CommandState, ImageInfo, OutputPiece, SandboxInfo
+from .models import (
+    CommandResult,
+    CommandState,
+    CreateResult,
+    ImageInfo,
+    OutputPiece,
+    SandboxInfo,
+)
 
 __version__ = "0.1.0"
 
@@ -55,6 +64,8 @@ __all__ = [
     "Commands",
     "ConflictError",
     "CorruptError",
+    "CreateManyError",
+    "CreateResult",
     "DSecClient",
     "DSecContainerRunArgs",
     "DSecError",

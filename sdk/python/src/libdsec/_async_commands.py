@@ -13,6 +13,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from . import _codec
+from ._client import REQUEST_SECONDS
 from .errors import (
     CommandFailed,
     DeadlineExceededError,
@@ -20,6 +21,7 @@ from .errors import (
     InvalidArgumentError,
     NotFoundError,
     TooLargeError,
+    UnavailableError,
 )
 from .models import CommandResult, CommandState, OutputPiece
 
@@ -167,7 +169,7 @@ class AsyncCommand:
                 "getCommand", self.sandbox_id, self.id, wait_ms=int(wait_seconds * 1000)
             ),
             "command",
-            timeout=wait_seconds + _MARGIN_SECONDS,
+            timeout=wait_seconds + _MARGIN_SECONDS if wait_seconds else REQUEST_SECONDS,
             long=wait_seconds > 0,
         )
         return state
@@ -294,33 +296,44 @@ class AsyncCommands:
         return [AsyncCommand(self._client, state) for state in states]
 
     async def get(self, command_id: str) -> AsyncCommand:
-        """A command by its id. NotFoundError when there is none."""
+        """A command by its id, whoever has started it and whether or not it still runs.
+        NotFoundError when there is none.
+        """
         state = await self._client._request(
             _codec.command_ref("getCommand", self._sandbox_id, command_id), "command"
         )
         return AsyncCommand(self._client, state)
 
+    connect = get
+
     async def _run(
         self, fill: _codec.Fill, command_id: str, timeout: float | None
     ) -> CommandResult:
         wait = _SLICE_SECONDS if timeout is None else min(timeout, _SLICE_SECONDS)
-        late: DeadlineExceededError | None = None
-        try:
-            state = await self._client._request(
-                fill, "command", timeout=wait + _MARGIN_SECONDS, long=True
-            )
-            command = AsyncCommand(self._client, state)
-        except DeadlineExceededError as error:
-            late = error
-        if late is not None:
-            try:  # it runs longer than one slice, or was never started
-                command = await self.get(command_id)
-            except NotFoundError:
-                raise late from None
+        command = await self._start_and_wait(fill, command_id, wait)
         if command.state.ended:
             return await command._collect()
         # The server ends it at its limit; the margin is for a server that does not.
         return await command.wait(None if timeout is None else timeout + 2 * _MARGIN_SECONDS)
+
+    async def _start_and_wait(
+        self, fill: _codec.Fill, command_id: str, wait: float
+    ) -> AsyncCommand:
+        """The command, ended or after `wait` seconds."""
+        for attempt in (1, 2):
+            try:
+                state = await self._client._request(
+                    fill, "command", timeout=wait + _MARGIN_SECONDS, long=True
+                )
+                return AsyncCommand(self._client, state)
+            except (DeadlineExceededError, UnavailableError) as error:
+                late = error
+            try:  # it runs longer than one slice, or was never started: the daemon was away
+                return await self.get(command_id)
+            except NotFoundError:
+                if attempt == 2 or isinstance(late, DeadlineExceededError):
+                    raise late from None
+        raise AssertionError("not reached")
 
     async def _kill_quietly(self, command_id: str) -> None:
         with contextlib.suppress(DSecError):

@@ -4,19 +4,31 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
+from . import _create_many
 from ._async_commands import AsyncCommands
 from ._async_files import AsyncFiles
-from ._client import CREATE_SECONDS, DSecClient, DSecContainerRunArgs, shared_client
+from ._client import (
+    CREATE_SECONDS,
+    CreateOptions,
+    DSecClient,
+    DSecContainerRunArgs,
+    container_args,
+    shared_client,
+)
 from ._config import resolve
 from .errors import DSecError, NotFoundError
-from .models import CommandResult, SandboxInfo
+from .models import CommandResult, CreateResult, SandboxInfo
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 
 class AsyncSandbox:
     """`async with await AsyncSandbox.create("debian-python:12") as sandbox:` stops it at the end.
 
-    One made by `connect` is left running: who created it stops it.
+    One made by `connect` is left running: who created it stops it. So is a detached one.
     """
 
     def __init__(self, client: DSecClient, info: SandboxInfo, *, owned: bool = True) -> None:
@@ -45,6 +57,7 @@ class AsyncSandbox:
         network_rules: Mapping[str, bool] | None = None,
         labels: Mapping[str, str] | None = None,
         hostname: str | None = None,
+        detached: bool = False,
         idempotency_key: str | None = None,
         client: DSecClient | None = None,
     ) -> AsyncSandbox:
@@ -52,26 +65,41 @@ class AsyncSandbox:
 
         `image` is the base layer, `workspace` and `toolkits` (bottom to top) are layers over it.
         Limits of 0 are the server's defaults. `timeout` bounds the creation; `idle_ttl` (without a
-        request) and `ttl` (since creation), in seconds, bound its life, 0 does not.
+        request) and `ttl` (since creation), in seconds, bound its life, 0 does not. It ends with
+        its client's lease (DSecClient) unless it is `detached`.
         """
-        args = DSecContainerRunArgs(
-            container_image=image,
-            workspace=workspace,
-            toolkits=toolkits,
-            memory_limit_mb=memory_mb,
-            cpu_cores_limit=cpu,
-            pids_limit=pids,
-            ttl_running_stop=idle_ttl,
-            ttl_absolute_stop=ttl,
-            network_rules=network_rules or {},
-            init_user=user,
-            workdir=workdir,
-            env=env or {},
-            labels=labels or {},
-            hostname=hostname,
-        )
+        args = container_args(
+            image, workspace=workspace, toolkits=toolkits, cpu=cpu, memory_mb=memory_mb, pids=pids,
+            env=env, user=user, workdir=workdir, idle_ttl=idle_ttl, ttl=ttl,
+            network_rules=network_rules, labels=labels, hostname=hostname, detached=detached,
+        )  # fmt: skip
         client = client or await shared_client(resolve())
         return await client.run_container(args, timeout=timeout, idempotency_key=idempotency_key)
+
+    @classmethod
+    async def create_many(
+        cls,
+        n: int | Sequence[DSecContainerRunArgs],
+        image: str | None = None,
+        *,
+        min_ready: int | None = None,
+        timeout: float = CREATE_SECONDS,
+        idempotency_key: str | None = None,
+        client: DSecClient | None = None,
+        **options: Unpack[CreateOptions],
+    ) -> list[CreateResult[AsyncSandbox]]:
+        """Creates `n` sandboxes of `image` with the arguments of `create`, or one for each of a
+        list of DSecContainerRunArgs, and returns a result or an error for each, in order.
+
+        `timeout` bounds all of it. When fewer than `min_ready` come to be, those that did are
+        stopped and CreateManyError is raised. With an `idempotency_key` the same call gives the
+        same sandboxes again.
+        """
+        args = _create_many.args_of(n, image, options)
+        client = client or await shared_client(resolve())
+        return await _create_many.create_many(
+            client, args, min_ready=min_ready, timeout=timeout, idempotency_key=idempotency_key
+        )
 
     @classmethod
     async def connect(cls, sandbox_id: str, *, client: DSecClient | None = None) -> AsyncSandbox:
@@ -117,6 +145,14 @@ class AsyncSandbox:
         return await self.commands.run(
             command, cwd=cwd, env=env, user=user, stdin=stdin, timeout=timeout, check=check
         )
+
+    async def detach(self) -> SandboxInfo:
+        """From now on it ends neither with the lease of the client that created it nor with a
+        `with` block.
+        """
+        self._info = await self._client.detach_sandbox(self.id)
+        self._owned = False
+        return self._info
 
     async def stop(self) -> SandboxInfo:
         """Ends it with all that runs inside and returns its final state. Idempotent."""

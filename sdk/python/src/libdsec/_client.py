@@ -10,10 +10,10 @@ import os
 import uuid
 from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from . import _codec
-from ._config import Endpoint, resolve
+from ._config import Endpoint, make_lease, resolve
 from ._pool import Pool
 from .errors import DSecError, InvalidArgumentError
 from .models import ImageInfo, SandboxInfo
@@ -52,6 +52,8 @@ class DSecContainerRunArgs:
     labels: Mapping[str, str] = field(default_factory=dict)
     hostname: str | None = None
     backend: str = ""
+    detached: bool = False
+    """It does not end with the client's lease."""
 
     def to_request(self) -> _codec.Fill:
         """The request's body. InvalidArgumentError for what no server could accept."""
@@ -82,7 +84,65 @@ class DSecContainerRunArgs:
             hostname=self.hostname or "",
             labels=self.labels,
             backend=self.backend,
+            detached=self.detached,
         )
+
+
+class CreateOptions(TypedDict, total=False):
+    """Keyword arguments of `Sandbox.create` that say what a sandbox is made of."""
+
+    workspace: str | None
+    toolkits: Sequence[str]
+    cpu: float
+    memory_mb: int
+    pids: int
+    env: Mapping[str, str] | None
+    user: str | None
+    workdir: str | None
+    idle_ttl: float
+    ttl: float
+    network_rules: Mapping[str, bool] | None
+    labels: Mapping[str, str] | None
+    hostname: str | None
+    detached: bool
+
+
+def container_args(
+    image: str,
+    *,
+    workspace: str | None = None,
+    toolkits: Sequence[str] = (),
+    cpu: float = 0,
+    memory_mb: int = 0,
+    pids: int = 0,
+    env: Mapping[str, str] | None = None,
+    user: str | None = None,
+    workdir: str | None = None,
+    idle_ttl: float = 0,
+    ttl: float = 0,
+    network_rules: Mapping[str, bool] | None = None,
+    labels: Mapping[str, str] | None = None,
+    hostname: str | None = None,
+    detached: bool = False,
+) -> DSecContainerRunArgs:
+    """The short names of `Sandbox.create` as the published ones."""
+    return DSecContainerRunArgs(
+        container_image=image,
+        workspace=workspace,
+        toolkits=toolkits,
+        memory_limit_mb=memory_mb,
+        cpu_cores_limit=cpu,
+        pids_limit=pids,
+        ttl_running_stop=idle_ttl,
+        ttl_absolute_stop=ttl,
+        network_rules=network_rules or {},
+        init_user=user,
+        workdir=workdir,
+        env=env or {},
+        labels=labels or {},
+        hostname=hostname,
+        detached=detached,
+    )
 
 
 def _scaled(what: str, value: float, factor: int) -> int:
@@ -97,6 +157,9 @@ class DSecClient:
 
     Address and key come from the arguments, else DSEC_URL and DSEC_API_KEY, else the state
     directory.
+
+    Sandboxes live by the client's lease: `lease_seconds` (None: the server's default) after its
+    last connection is gone and no new one has come, those it has created and not detached end.
     """
 
     def __init__(
@@ -105,7 +168,9 @@ class DSecClient:
         api_key: str | None = None,
         *,
         state: str | os.PathLike[str] | None = None,
+        lease_seconds: float | None = None,
     ) -> None:
+        self._lease = make_lease(lease_seconds)
         self._arguments = (url, api_key, state)
         self._pool: Pool | None = None
         self._background: set[asyncio.Task[Any]] = set()
@@ -118,7 +183,7 @@ class DSecClient:
     async def open(self) -> None:
         """Connects and authenticates. Calling it again, also at the same time, is harmless."""
         if self._pool is None:
-            self._pool = Pool(resolve(*self._arguments))
+            self._pool = Pool(resolve(*self._arguments), self._lease)
         pool = self._pool
         try:
             await pool.open()
@@ -133,7 +198,9 @@ class DSecClient:
             await self._finaliser.__anext__()
 
     async def close(self) -> None:
-        """Closes the connection. Sandboxes live on. Idempotent."""
+        """Closes the connection. Sandboxes live on, until the lease is over unless they are
+        detached. Idempotent.
+        """
         if self._background:
             await asyncio.wait(self._background, timeout=_CLEAN_UP_SECONDS)
         pool, self._pool = self._pool, None
@@ -162,7 +229,8 @@ class DSecClient:
         """Creates a sandbox and returns it running.
 
         CapacityError when it is not admitted within `timeout` seconds. The same `idempotency_key`
-        with the same arguments gives the same sandbox, with others ConflictError.
+        with the same arguments gives the same sandbox, with others ConflictError. A detached one
+        outlives the client, and is not stopped when a `with` block of it ends.
         """
         from ._async_sandbox import AsyncSandbox
 
@@ -181,7 +249,7 @@ class DSecClient:
             if idempotency_key is None:  # nobody else can know of it: it must not stay behind
                 await self._clean_up(self._stop_when_created(creation))
             raise
-        return AsyncSandbox(self, info)
+        return AsyncSandbox(self, info, owned=not args.detached)
 
     async def connect(self, sandbox_id: str) -> AsyncSandbox:
         """A sandbox that exists already. NotFoundError when it does not."""
@@ -209,6 +277,11 @@ class DSecClient:
         info: SandboxInfo = await self._request(
             _codec.sandbox_ref("stopSandbox", sandbox_id), "sandbox", long=True
         )
+        return info
+
+    async def detach_sandbox(self, sandbox_id: str) -> SandboxInfo:
+        """From now on it does not end with the lease of the client that created it."""
+        info: SandboxInfo = await self._request(_codec.set_detached(sandbox_id, True), "sandbox")
         return info
 
     async def list_images(self) -> list[ImageInfo]:

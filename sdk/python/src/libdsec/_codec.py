@@ -80,11 +80,13 @@ def void(member: str) -> Fill:
     return fill
 
 
-def hello(client: str) -> Fill:
+def hello(client: str, lease_id: str = "", lease_ms: int = 0) -> Fill:
     def fill(body: Any) -> None:
         message = body.init("hello")
         message.protocolVersion = PROTOCOL_VERSION
         message.client = client
+        message.leaseId = lease_id
+        message.leaseMs = lease_ms
 
     return fill
 
@@ -94,6 +96,15 @@ def sandbox_ref(member: str, sandbox_id: str) -> Fill:
 
     def fill(body: Any) -> None:
         body.init(member).sandboxId = sandbox_id
+
+    return fill
+
+
+def set_detached(sandbox_id: str, detached: bool) -> Fill:
+    def fill(body: Any) -> None:
+        message = body.init("setDetached")
+        message.sandboxId = sandbox_id
+        message.detached = detached
 
     return fill
 
@@ -139,6 +150,7 @@ def create_sandbox(
     hostname: str,
     labels: Mapping[str, str],
     backend: str,
+    detached: bool,
 ) -> Fill:
     def fill(body: Any) -> None:
         message = body.init("createSandbox")
@@ -160,6 +172,7 @@ def create_sandbox(
                 rule.service = service
                 rule.allow = allow
         message.hostname = hostname
+        message.detached = detached
         fill_pairs(message, "labels", labels)
 
     return fill
@@ -325,9 +338,8 @@ def _sandbox(m: Any) -> SandboxInfo:
         cpu=m.cpuMillis / 1000,
         memory_mb=m.memoryMb,
         commands_running=m.commandsRunning,
-        labels={
-            _shown(lambda p=pair: p.name): _shown(lambda p=pair: p.value) for pair in m.labels
-        },
+        labels={_shown(lambda p=pair: p.name): _shown(lambda p=pair: p.value) for pair in m.labels},
+        detached=m.detached,
     )
 
 

@@ -6,7 +6,8 @@ to do.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+import uuid
+from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -26,6 +27,30 @@ class Endpoint:
 
     def __repr__(self) -> str:
         return f"Endpoint({self.url!r})"  # never the key
+
+
+@dataclass(frozen=True)
+class Lease:
+    """What the sandboxes of one client live by. The same on all its connections, so that one that
+    comes back in time finds them.
+    """
+
+    seconds: float | None = None
+    """From the loss of the last connection to their end; None: the server's default."""
+    id: str = field(default_factory=lambda: uuid.uuid4().hex)
+
+    @property
+    def milliseconds(self) -> int:
+        """As the protocol wants it: 0 is the server's default."""
+        return 0 if self.seconds is None else max(1, round(self.seconds * 1000))
+
+
+def make_lease(seconds: float | None) -> Lease:
+    if seconds is not None and not 0 < seconds < 2**32 / 1000:
+        raise InvalidArgumentError(
+            f"lease_seconds must be a positive number of seconds, not {seconds!r}"
+        )
+    return Lease(seconds)
 
 
 def resolve(

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from . import _codec, _transport
-from ._config import Endpoint
+from ._config import Endpoint, Lease
 from .errors import DeadlineExceededError, DSecError, ProtocolError, UnsupportedError
 
 CLIENT_NAME = "libdsec/0.1.0"
@@ -42,7 +42,7 @@ class Connection:
 
     @classmethod
     async def open(
-        cls, endpoint: Endpoint, on_slot_freed: Callable[[], None], timeout: float
+        cls, endpoint: Endpoint, lease: Lease, on_slot_freed: Callable[[], None], timeout: float
     ) -> Connection:
         """Connects and says hello. Raises a DSecError."""
         self = cls(endpoint, on_slot_freed)
@@ -50,7 +50,8 @@ class Connection:
         self._websocket = await _transport.connect(endpoint, self._message, self._closed, timeout)
         try:
             remaining = max(0.1, timeout - (self._loop.time() - started))
-            member, value = await self.request(_codec.hello(CLIENT_NAME), "", remaining)
+            hello = _codec.hello(CLIENT_NAME, lease.id, lease.milliseconds)
+            member, value = await self.request(hello, "", remaining)
             if member == "error":
                 raise value
             if member != "hello":

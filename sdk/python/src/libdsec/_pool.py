@@ -1,9 +1,9 @@
 """The connections of one client to one daemon. Reconnects, and sends again what was in flight.
 
-Lives on one event loop. Every request of the protocol may be sent twice (commands and creations
-carry an id or key of the client's choice, the others are idempotent), so a lost connection is
-invisible unless it cannot be mended in time. So is a part of the server that is restarting
-(`unavailable`).
+Lives on one event loop. Every request of the protocol may be sent twice (commands, creations and
+writes carry an id or key of the client's choice, the others are idempotent), so a lost connection
+is invisible unless it is not mended before the request's own deadline: a daemon may be killed and
+started again in between. So is a part of the server that is restarting (`unavailable`).
 
 A server reads no further request of a connection with 256 in flight, and a command that runs for an
 hour is in flight for an hour. So long waits may fill only part of a connection, and when that is
@@ -18,7 +18,7 @@ from collections import deque
 from typing import Any
 
 from . import _codec
-from ._config import Endpoint
+from ._config import Endpoint, Lease
 from ._connection import Connection, ConnectionLost
 from .errors import (
     DeadlineExceededError,
@@ -31,19 +31,25 @@ from .errors import (
 MAX_CONNECTIONS = 64
 _LONG_SLOTS = _codec.MAX_IN_FLIGHT - 64
 _CONNECT_SECONDS = 10.0
-_RECONNECT_SECONDS = 30.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
-_MAX_SENDS = 6
+_MAX_LOSSES = 40
+"""Of the connection under one request; one that kills the server each time does so no more often.
+"""
+_MAX_REFUSALS = 6
+"""How often a request is sent that is answered with `unavailable`."""
 
 
 class Pool:
     """Requests to one endpoint."""
 
-    def __init__(self, endpoint: Endpoint) -> None:
+    def __init__(self, endpoint: Endpoint, lease: Lease) -> None:
         self.endpoint = endpoint
+        self._lease = lease
         self._loop = asyncio.get_running_loop()
         self._connections: list[Connection] = []
         self._connecting: asyncio.Task[None] | None = None
+        self._connect_until = 0.0  # the latest deadline of those who wait for it
+        self._last_failure: DSecError | None = None
         self._slot_waiters: dict[bool, deque[asyncio.Future[None]]] = {
             False: deque(),
             True: deque(),
@@ -52,8 +58,8 @@ class Pool:
         self._closed = False
 
     async def open(self) -> None:
-        """Connects now, so that a wrong address or key is told at once."""
-        if not any(c.is_open for c in self._connections):
+        """Connects now: a wrong address or key is told at once. Later every request does it."""
+        if not self._was_connected:
             await self._grow(self._loop.time() + _CONNECT_SECONDS)
 
     async def close(self) -> None:
@@ -81,32 +87,42 @@ class Pool:
         if asyncio.get_running_loop() is not self._loop:
             raise RuntimeError("this client was opened on another event loop")
         deadline = self._loop.time() + timeout
-        pause = _FIRST_PAUSE
-        for attempt in range(_MAX_SENDS):
+        losses = refusals = 0
+        while True:
             connection = self._free_connection(long) or await self._acquire(long, deadline)
             remaining = max(0.001, deadline - self._loop.time())
             try:
                 member, value = await connection.request(fill, idempotency_key, remaining)
             except ConnectionLost as lost:
-                reason = str(lost)
-                continue
+                losses += 1
+                if losses < _MAX_LOSSES and await self._pause(losses - 1, deadline):
+                    continue
+                raise UnavailableError(
+                    f"{self.endpoint.url} broke the connection {losses} times while it had this "
+                    f"request: {lost}",
+                    object=self.endpoint.url,
+                ) from None
             if member == expected:
                 return value
-            if member == "error":
-                again = isinstance(value, UnavailableError) and attempt + 1 < _MAX_SENDS
-                if again and self._loop.time() + pause < deadline:
-                    await asyncio.sleep(random.uniform(pause / 2, pause))
-                    pause = 2 * pause
+            if member != "error":
+                raise ProtocolError(f"the server answered with {member} instead of {expected}")
+            if isinstance(value, UnavailableError):
+                refusals += 1
+                if refusals < _MAX_REFUSALS and await self._pause(refusals, deadline):
                     continue
-                raise value
-            raise ProtocolError(f"the server answered with {member} instead of {expected}")
-        raise UnavailableError(
-            f"{self.endpoint.url} broke the connection {_MAX_SENDS} times while it had this "
-            f"request: {reason}",
-            object=self.endpoint.url,
-        )
+            raise value
 
     # ---- inner parts
+
+    async def _pause(self, attempt: int, deadline: float) -> bool:
+        """Waits before the next attempt, none before the one with number 0; False when there is no
+        time for it.
+        """
+        delay = _backoff(attempt) if attempt > 0 else 0.0
+        if self._loop.time() + delay >= deadline:
+            return False
+        await asyncio.sleep(delay)
+        return True
 
     def _free_connection(self, long: bool) -> Connection | None:
         limit = _LONG_SLOTS if long else _codec.MAX_IN_FLIGHT
@@ -132,23 +148,21 @@ class Pool:
     async def _grow(self, deadline: float) -> None:
         """Opens one more connection; all who ask meanwhile wait for the same."""
         if self._connecting is None:
+            self._last_failure = None
             self._connecting = asyncio.create_task(self._connect())
             self._connecting.add_done_callback(self._connect_done)
         connecting = self._connecting
+        self._connect_until = max(self._connect_until, deadline)
         await asyncio.wait([connecting], timeout=max(0.0, deadline - self._loop.time()))
         if not connecting.done():
-            raise DeadlineExceededError(
+            raise _fresh(self._last_failure) or DeadlineExceededError(
                 f"{self.endpoint.url} could not be reached in time", object=self.endpoint.url
             )
         if connecting.cancelled():
             raise RequestCancelledError("the client was closed")
         error = connecting.exception()
-        if isinstance(error, DSecError):  # a fresh one each: several waiters raise it
-            raise type(error)(
-                error.message, object=error.object, code=error.code, retryable=error.retryable
-            )
         if error is not None:
-            raise error
+            raise _fresh(error) or error
 
     def _connect_done(self, task: asyncio.Task[None]) -> None:
         self._connecting = None
@@ -156,25 +170,27 @@ class Pool:
             task.exception()  # retrieved: all waiters may have been cancelled
 
     async def _connect(self) -> None:
-        """One attempt at first; later, when the daemon may be restarting, several in a budget."""
-        give_up = self._loop.time() + (_RECONNECT_SECONDS if self._was_connected else 0.0)
-        pause = _FIRST_PAUSE
+        """One attempt at first; later, when the daemon may be restarting, for as long as somebody
+        waits.
+        """
+        attempt = 0
         while True:
             try:
-                connection = await Connection.open(self.endpoint, self._wake, _CONNECT_SECONDS)
+                connection = await Connection.open(
+                    self.endpoint, self._lease, self._wake, _CONNECT_SECONDS
+                )
                 break
-            except (UnavailableError, DeadlineExceededError, ConnectionLost) as error:
-                delay = random.uniform(pause / 2, pause)
-                if self._loop.time() + delay > give_up:
-                    if isinstance(error, ConnectionLost):
-                        raise UnavailableError(
-                            f"{self.endpoint.url} broke the connection during the handshake: "
-                            f"{error}",
-                            object=self.endpoint.url,
-                        ) from None
-                    raise
-            await asyncio.sleep(delay)
-            pause = min(2 * pause, _LONGEST_PAUSE)
+            except ConnectionLost as lost:
+                failure: DSecError = UnavailableError(
+                    f"{self.endpoint.url} broke the connection during the handshake: {lost}",
+                    object=self.endpoint.url,
+                )
+            except (UnavailableError, DeadlineExceededError) as error:
+                failure = error
+            self._last_failure = failure
+            attempt += 1
+            if not self._was_connected or not await self._pause(attempt, self._connect_until):
+                raise failure
         if self._closed:
             await connection.close()
             return
@@ -212,3 +228,18 @@ class Pool:
             elif queue and self._free_connection(long) is not None:
                 queue.popleft().set_result(None)
                 return
+
+
+def _backoff(attempt: int) -> float:
+    """With jitter, because a whole fleet of clients comes back at once."""
+    longest = min(_FIRST_PAUSE * 2.0 ** min(attempt - 1, 16), _LONGEST_PAUSE)
+    return random.uniform(longest / 2, longest)
+
+
+def _fresh(error: BaseException | None) -> DSecError | None:
+    """A copy, since several waiters raise it."""
+    if not isinstance(error, DSecError):
+        return None
+    return type(error)(
+        error.message, object=error.object, code=error.code, retryable=error.retryable
+    )

@@ -7,191 +7,21 @@ for the endpoint.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
-from ._async_commands import AsyncCommand
+from . import _create_many
 from ._async_sandbox import AsyncSandbox
-from ._client import CREATE_SECONDS, DSecClient, shared_client
+from ._client import CREATE_SECONDS, CreateOptions, DSecClient, DSecContainerRunArgs
 from ._config import Endpoint, resolve
-from ._loop import loop_thread
+from ._sync_commands import Commands, call
 from .errors import DSecError, NotFoundError
-from .models import CommandResult, CommandState, OutputPiece, SandboxInfo
+from .models import CommandResult, CreateResult, SandboxInfo
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 T = TypeVar("T")
-
-
-def _call(endpoint: Endpoint, work: Callable[[DSecClient], Coroutine[Any, Any, T]]) -> T:
-    async def run() -> T:
-        return await work(await shared_client(endpoint))
-
-    return loop_thread.run(run())
-
-
-class Command:
-    """A started command: `.wait()`, `.kill()`, `for stream, data in command.stream()`."""
-
-    def __init__(self, endpoint: Endpoint, command: AsyncCommand) -> None:
-        self._endpoint = endpoint
-        self._command = command
-
-    def _do(self, method: Callable[[AsyncCommand], Awaitable[T]]) -> T:
-        async def work(client: DSecClient) -> T:
-            self._command._client = client  # another one after a fork
-            return await method(self._command)
-
-        return _call(self._endpoint, work)
-
-    @property
-    def id(self) -> str:
-        return self._command.id
-
-    @property
-    def sandbox_id(self) -> str:
-        return self._command.sandbox_id
-
-    @property
-    def state(self) -> CommandState:
-        """As last seen; `poll` looks again."""
-        return self._command.state
-
-    @property
-    def running(self) -> bool:
-        """As last seen; `poll` looks again."""
-        return self._command.running
-
-    @property
-    def argv(self) -> tuple[str, ...]:
-        return self._command.argv
-
-    @property
-    def result(self) -> CommandResult | None:
-        """How it ended; None until `wait` or `kill` has returned."""
-        return self._command.result
-
-    @property
-    def stdout_bytes(self) -> bytes:
-        """All of it when `result` is there, else the beginning as last seen."""
-        return self._command.stdout_bytes
-
-    @property
-    def stderr_bytes(self) -> bytes:
-        return self._command.stderr_bytes
-
-    @property
-    def stdout(self) -> str:
-        return self._command.stdout
-
-    @property
-    def stderr(self) -> str:
-        return self._command.stderr
-
-    def poll(self) -> bool:
-        """Looks at it again; whether it still runs."""
-        return self._do(lambda c: c.poll())
-
-    def wait(self, timeout: float | None = None) -> CommandResult:
-        """Waits for its end. DeadlineExceededError when it still runs after `timeout` seconds: it
-        goes on running. SandboxFailedError when its sandbox ended before it.
-        """
-        return self._do(lambda c: c.wait(timeout))
-
-    def kill(self) -> CommandResult:
-        """Kills its whole process group, descendants that left it included, and returns how it
-        ended.
-        """
-        return self._do(lambda c: c.kill())
-
-    def read(self, stream: str, offset: int, length: int = 0) -> OutputPiece:
-        """A piece of "stdout" or "stderr" from `offset` on, at once. Works while it runs."""
-        return self._do(lambda c: c.read(stream, offset, length))
-
-    def stream(self) -> Iterator[tuple[str, bytes]]:
-        """("stdout" or "stderr", bytes) as they come, until it has ended and all was read."""
-        pieces = self._command.stream()
-        while (piece := self._do(lambda c: anext(pieces, None))) is not None:
-            yield piece
-
-
-class Commands:
-    """`sandbox.commands`."""
-
-    def __init__(self, sandbox: Sandbox) -> None:
-        self._sandbox = sandbox
-
-    def run(
-        self,
-        cmd: str | Sequence[str],
-        *,
-        cwd: str | None = None,
-        env: Mapping[str, str] | None = None,
-        user: str | None = None,
-        stdin: str | bytes = b"",
-        timeout: float | None = None,
-        output_limit: int = 0,
-        check: bool = False,
-    ) -> CommandResult:
-        """Runs a command and waits for its end; a text is run by the image's shell, a list as it
-        is.
-
-        After `timeout` seconds all of its processes are killed and the result says `timed_out`. Of
-        each output stream `output_limit` bytes are kept (0: the server's default), the first and
-        the last half. A non-zero exit is a result, or CommandFailed with `check`. KeyboardInterrupt
-        kills the command.
-        """
-        return self._sandbox._do(
-            lambda s: s.commands.run(
-                cmd,
-                cwd=cwd,
-                env=env,
-                user=user,
-                stdin=stdin,
-                timeout=timeout,
-                output_limit=output_limit,
-                check=check,
-            )
-        )
-
-    def start(
-        self,
-        cmd: str | Sequence[str],
-        *,
-        cwd: str | None = None,
-        env: Mapping[str, str] | None = None,
-        user: str | None = None,
-        stdin: str | bytes = b"",
-        timeout: float | None = None,
-        output_limit: int = 0,
-        command_id: str | None = None,
-    ) -> Command:
-        """Starts a command and returns without waiting for its end. Arguments are those of `run`.
-
-        A `command_id` of the caller's choice makes it idempotent: a known one is not started again,
-        and the handle is the first one's.
-        """
-        command = self._sandbox._do(
-            lambda s: s.commands.start(
-                cmd,
-                cwd=cwd,
-                env=env,
-                user=user,
-                stdin=stdin,
-                timeout=timeout,
-                output_limit=output_limit,
-                command_id=command_id,
-            )
-        )
-        return Command(self._sandbox._endpoint, command)
-
-    def list(self) -> list[Command]:
-        """All commands that the server remembers of this sandbox."""
-        commands = self._sandbox._do(lambda s: s.commands.list())
-        return [Command(self._sandbox._endpoint, c) for c in commands]
-
-    def get(self, command_id: str) -> Command:
-        """A command by its id. NotFoundError when there is none."""
-        command = self._sandbox._do(lambda s: s.commands.get(command_id))
-        return Command(self._sandbox._endpoint, command)
 
 
 class Files:
@@ -236,7 +66,7 @@ class Files:
 class Sandbox:
     """`with Sandbox.create("debian-python:12") as sandbox:` stops it at the end.
 
-    One made by `connect` is left running: who created it stops it.
+    One made by `connect` is left running: who created it stops it. So is a detached one.
     """
 
     def __init__(self, endpoint: Endpoint, info: SandboxInfo, *, owned: bool) -> None:
@@ -250,7 +80,7 @@ class Sandbox:
         async def work(client: DSecClient) -> T:
             return await method(AsyncSandbox(client, self._info))
 
-        return _call(self._endpoint, work)
+        return call(self._endpoint, work)
 
     @classmethod
     def create(
@@ -271,15 +101,17 @@ class Sandbox:
         network_rules: Mapping[str, bool] | None = None,
         labels: Mapping[str, str] | None = None,
         hostname: str | None = None,
+        detached: bool = False,
         idempotency_key: str | None = None,
     ) -> Sandbox:
         """Creates a sandbox and returns it running.
 
         `image` is the base layer, `workspace` and `toolkits` (bottom to top) are layers over it.
         Limits of 0 are the server's defaults. `timeout` bounds the creation; `idle_ttl` (without a
-        request) and `ttl` (since creation), in seconds, bound its life, 0 does not. CapacityError
-        when it is not admitted in time. The same `idempotency_key` with the same arguments gives
-        the same sandbox, with others ConflictError.
+        request) and `ttl` (since creation), in seconds, bound its life, 0 does not. It ends with
+        this process's lease, the server's default after the process has gone, unless it is
+        `detached`. CapacityError when it is not admitted in time. The same `idempotency_key` with
+        the same arguments gives the same sandbox, with others ConflictError.
         """
         endpoint = resolve()
         made: list[SandboxInfo] = []
@@ -289,31 +121,75 @@ class Sandbox:
                 image, workspace=workspace, toolkits=toolkits, cpu=cpu, memory_mb=memory_mb,
                 pids=pids, env=env, user=user, workdir=workdir, timeout=timeout,
                 idle_ttl=idle_ttl, ttl=ttl, network_rules=network_rules, labels=labels,
-                hostname=hostname, idempotency_key=idempotency_key, client=client,
+                hostname=hostname, detached=detached, idempotency_key=idempotency_key,
+                client=client,
             )  # fmt: skip
             made.append(sandbox._info)
             return sandbox._info
 
         try:
-            return cls(endpoint, _call(endpoint, work), owned=True)
+            return cls(endpoint, call(endpoint, work), owned=not detached)
         except BaseException:
             # Interrupted between its creation and here: nobody else can know of it.
             if made and idempotency_key is None:
                 with contextlib.suppress(DSecError):
-                    _call(endpoint, lambda client: client.stop_sandbox(made[0].id))
+                    call(endpoint, lambda client: client.stop_sandbox(made[0].id))
             raise
+
+    @classmethod
+    def create_many(
+        cls,
+        n: int | Sequence[DSecContainerRunArgs],
+        image: str | None = None,
+        *,
+        min_ready: int | None = None,
+        timeout: float = CREATE_SECONDS,
+        idempotency_key: str | None = None,
+        **options: Unpack[CreateOptions],
+    ) -> list[CreateResult[Sandbox]]:
+        """Creates `n` sandboxes of `image` with the arguments of `create`, or one for each of a
+        list of DSecContainerRunArgs, and returns a result or an error for each, in order.
+
+        `timeout` bounds all of it. When fewer than `min_ready` come to be, those that did are
+        stopped and CreateManyError is raised. With an `idempotency_key` the same call gives the
+        same sandboxes again.
+        """
+        endpoint = resolve()
+        made: list[CreateResult[AsyncSandbox]] = []
+
+        async def work(client: DSecClient) -> None:
+            made.extend(
+                await AsyncSandbox.create_many(
+                    n, image, min_ready=min_ready, timeout=timeout,
+                    idempotency_key=idempotency_key, client=client, **options,
+                )
+            )  # fmt: skip
+
+        def own(result: CreateResult[AsyncSandbox]) -> CreateResult[Sandbox]:
+            made = result.sandbox
+            if made is None:
+                return CreateResult(result.index, error=result.error)
+            return CreateResult(result.index, cls(endpoint, made._info, owned=made._owned))
+
+        try:
+            call(endpoint, work)
+        except BaseException:
+            if made and idempotency_key is None:  # interrupted, as in create()
+                call(endpoint, lambda client: _create_many.stop_made(client, made))
+            raise
+        return [own(result) for result in made]
 
     @classmethod
     def connect(cls, sandbox_id: str) -> Sandbox:
         """A sandbox that exists already. NotFoundError when it does not."""
         endpoint = resolve()
-        info = _call(endpoint, lambda client: client.get_sandbox(sandbox_id))
+        info = call(endpoint, lambda client: client.get_sandbox(sandbox_id))
         return cls(endpoint, info, owned=False)
 
     @classmethod
     def list(cls) -> list[SandboxInfo]:
         """The caller's sandboxes, ended ones included until the server forgets them."""
-        return _call(resolve(), lambda client: client.list_sandboxes())
+        return call(resolve(), lambda client: client.list_sandboxes())
 
     @property
     def id(self) -> str:
@@ -349,6 +225,14 @@ class Sandbox:
         return self.commands.run(
             command, cwd=cwd, env=env, user=user, stdin=stdin, timeout=timeout, check=check
         )
+
+    def detach(self) -> SandboxInfo:
+        """From now on it ends neither with the lease of the client that created it nor with a
+        `with` block.
+        """
+        self._info = self._do(lambda s: s.detach())
+        self._owned = False
+        return self._info
 
     def stop(self) -> SandboxInfo:
         """Ends it with all that runs inside and returns its final state. Idempotent."""

@@ -20,7 +20,8 @@ from dataclasses import asdict
 from typing import Any, NoReturn
 
 from . import _async_commands
-from ._sync import Command, Sandbox
+from ._sync import Sandbox
+from ._sync_commands import Command
 from .errors import DSecError
 from .models import CommandResult, CommandState, SandboxInfo
 
@@ -84,7 +85,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     run.add_argument("--cpu", type=float, default=0, help="CPUs, for example 0.5")
     run.add_argument("--memory", type=int, default=0, metavar="MIB", help="memory limit in MiB")
-    run.add_argument("--keep", action="store_true", help="leave the sandbox running")
+    run.add_argument(
+        "--keep",
+        action="store_true",
+        help="leave the sandbox running: detached, it ends by `dsec kill` only",
+    )
     _command_options(run)
 
     ps = add("ps", _ps, "list sandboxes", "dsec ps", "dsec ps --all -o json")
@@ -207,6 +212,7 @@ def _run(options: argparse.Namespace) -> int:
             toolkits=options.toolkit,
             cpu=options.cpu,
             memory_mb=options.memory,
+            detached=options.keep,
         )
         for warning in sandbox.warnings:
             print(f"dsec: warning: {warning}", file=sys.stderr)

@@ -7,6 +7,8 @@ is deliberately not a DSecError.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -207,6 +209,31 @@ def from_wire(code: str, message: str, object_: str, retryable: bool) -> DSecErr
     """
     cls = ERROR_CLASSES.get(code, DSecError)
     return cls(message, object=object_, code=code, retryable=retryable)
+
+
+class CreateManyError(DSecError):
+    """Fewer sandboxes than `min_ready` came to be. Those that did have been stopped again.
+
+    `errors` has one entry per item, in order; None for an item that had been created. Code and
+    advice are those of the most frequent error.
+    """
+
+    def __init__(self, message: str, *, errors: Sequence[DSecError | None]) -> None:
+        frequent = Counter(e.code for e in errors if e is not None).most_common(1)
+        super().__init__(
+            message,
+            code=frequent[0][0] if frequent else None,
+            retryable=any(e.retryable for e in errors if e is not None),
+        )
+        self.errors = tuple(errors)
+        self.exit_code = ERROR_CLASSES.get(self.code, InternalError).exit_code
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_rebuild_many, (self.message, self.errors))
+
+
+def _rebuild_many(message: str, errors: Sequence[DSecError | None]) -> CreateManyError:
+    return CreateManyError(message, errors=errors)
 
 
 class CommandFailed(Exception):

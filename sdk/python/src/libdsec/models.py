@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from .errors import DSecError
+
+S = TypeVar("S")
 
 TERMINAL_PHASES = frozenset({"stopped", "failed"})
 
@@ -30,10 +35,33 @@ class SandboxInfo:
     memory_mb: int
     commands_running: int
     labels: dict[str, str] = field(default_factory=dict)
+    detached: bool = False
+    """Bound to no lease: it does not end with the client that created it."""
 
     @property
     def alive(self) -> bool:
         return self.phase not in TERMINAL_PHASES
+
+
+@dataclass(frozen=True)
+class CreateResult(Generic[S]):
+    """What became of one item of `create_many`: either `sandbox` or `error` is there."""
+
+    index: int
+    """Of the item, counted from 0."""
+    sandbox: S | None = None
+    error: DSecError | None = None
+
+    @property
+    def ok(self) -> bool:
+        return self.sandbox is not None
+
+    def unwrap(self) -> S:
+        """The sandbox; raises the error when there is none."""
+        if self.sandbox is None:
+            assert self.error is not None
+            raise self.error
+        return self.sandbox
 
 
 @dataclass(frozen=True)
