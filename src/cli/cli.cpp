@@ -18,6 +18,7 @@ constexpr const char* description =
     "  dsecd --role=all --state /srv/dsec --port 7171     the same elsewhere\n"
     "  dsecd image import tools:1 ./dir --kind toolkit    make a layer of a directory\n"
     "  dsecd image ls                                     what images there are\n"
+    "  dsecd stop                                         stop the daemon; sandboxes run on\n"
     "  dsecd stop --all                                   stop the daemon and every sandbox\n";
 
 /// `dsecd --role=all …` is `dsecd serve --role=all …`.
@@ -56,6 +57,7 @@ int run(int argc, char** argv) {
   add_serve(app, shared);
   add_image(app, shared);
   add_stop(app, shared);
+  add_purge(app, shared);
   add_config(app, shared);
   if (argc < 2) {
     std::cout << app.help();

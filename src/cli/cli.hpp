@@ -3,6 +3,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <cstddef>
 #include <filesystem>
 #include <functional>
 #include <string>
@@ -26,9 +27,13 @@ int run(int argc, char** argv);
 /// Prints "dsecd: <error>" and returns its exit code.
 int report(const base::error& e);
 
+/// "; N sandboxes run on: …" and how to go on from there.
+std::string left_running(const std::filesystem::path& state, std::size_t count);
+
 void add_serve(CLI::App& app, context& shared);
 void add_image(CLI::App& app, context& shared);
 void add_stop(CLI::App& app, context& shared);
+void add_purge(CLI::App& app, context& shared);
 void add_config(CLI::App& app, context& shared);
 
 }  // namespace dsec::cli

@@ -1,4 +1,5 @@
-// dsecd serve: wires the components of a node, waits for a signal, stops them in reverse order.
+// dsecd serve: wires the components of a node, waits for a signal, takes them down in reverse
+// order: with its sandboxes (SIGUSR1), or leaving them to the next dsecd (all other signals).
 #include <openssl/crypto.h>
 #include <pthread.h>
 #include <signal.h>
@@ -14,7 +15,9 @@
 #include "base/log.hpp"
 #include "base/store.hpp"
 #include "cli/cli.hpp"
+#include "cli/notify.hpp"
 #include "cli/state_dir.hpp"
+#include "cli/unattended.hpp"
 
 namespace dsec::cli {
 namespace {
@@ -22,6 +25,9 @@ namespace {
 /// Several times what the stop of one sandbox takes at most: with all kill threads held up by
 /// processes that cannot be killed, the others still get their turn.
 constexpr std::chrono::seconds stop_grace{60};
+
+/// Ends the sandboxes as well.
+constexpr int stop_all_signal = SIGUSR1;
 
 struct options {
   std::string role = "all";
@@ -53,6 +59,7 @@ sigset_t stop_signals() {
   sigaddset(&set, SIGTERM);
   sigaddset(&set, SIGINT);
   sigaddset(&set, SIGHUP);
+  sigaddset(&set, stop_all_signal);
   return set;
 }
 
@@ -91,7 +98,10 @@ base::result<void> serve(const base::config& c) {
                                          actors::worker_migrations()));
   DSEC_TRY(auto opened, container::container_backend::open(where, c.node, c.sandbox));
   const std::shared_ptr<container::container_backend> backend = std::move(opened);
-  DSEC_CHECK(check_host(*backend));
+  if (auto able = check_host(*backend); !able) {
+    backend->leave();  // what an earlier dsecd has started may go on all the same
+    return able;
+  }
   DSEC_TRY(const auto node, actors::start_node(c, {.backend = backend,
                                                    .images = fs::image_store(where),
                                                    .store = std::move(store),
@@ -102,12 +112,23 @@ base::result<void> serve(const base::config& c) {
   base::log::info("serving",
                   {{"url", url}, {"state", c.state.string()}, {"instance", c.node.instance}});
 
+  notify_manager("READY=1");
+
   int signal = 0;
   ::sigwait(&signals, &signal);
-  base::log::info("stopping", {{"signal", signal}});
-  ::unlink(where.url().c_str());
-  node->stop(stop_grace);
-  return backend->close();
+  base::log::info(signal == stop_all_signal ? "stopping" : "leaving", {{"signal", signal}});
+  notify_manager("STOPPING=1");
+  if (signal == stop_all_signal) {
+    ::unlink(where.url().c_str());
+    node->stop(stop_grace);
+    return backend->close();
+  }
+  // The address stays: clients wait for the next dsecd there.
+  node->leave(stop_grace);
+  DSEC_TRY(const auto living, count_living(where));
+  base::log::info("sandboxes_left", {{"count", living}});
+  if (signal == SIGINT) std::cout << "dsecd: stopped" << left_running(c.state, living) << std::endl;
+  return {};
 }
 
 }  // namespace

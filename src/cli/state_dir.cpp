@@ -41,7 +41,7 @@ std::string read_line(const std::filesystem::path& file) {
 }
 
 base::result<void> claim_for(const base::paths& paths, const std::string& instance) {
-  const auto owner = read_line(paths.instance_file());
+  const auto owner = instance_of(paths);
   if (owner == instance) return {};
   if (owner.empty()) return write_whole(paths.instance_file(), instance + "\n");
   return fail(errc::conflict, "state directory '" + paths.state().string() +
@@ -65,9 +65,9 @@ base::result<state_lock> state_lock::acquire(const base::paths& paths,
   if (::fcntl(fd, F_SETLK, &request) != 0) {
     const auto holder = lock_holder(paths);
     const auto who = holder && *holder ? " by pid " + std::to_string(**holder) : std::string();
-    return fail(errc::already_exists,
-                "state directory '" + paths.state().string() + "' is in use" + who +
-                    "; stop that dsecd (dsecd stop --all) or give another --state");
+    return fail(errc::already_exists, "state directory '" + paths.state().string() + "' is in use" +
+                                          who +
+                                          "; stop that dsecd (dsecd stop) or give another --state");
   }
   DSEC_CHECK(claim_for(paths, instance));
   return lock;
@@ -82,6 +82,10 @@ state_lock::~state_lock() {
 
 base::result<void> state_lock::publish_url(const std::string& url) const {
   return write_whole(paths_.url(), url + "\n");
+}
+
+std::string instance_of(const base::paths& paths) {
+  return read_line(paths.instance_file());
 }
 
 base::result<std::optional<pid_t>> lock_holder(const base::paths& paths) {

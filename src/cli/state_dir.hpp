@@ -39,6 +39,9 @@ class state_lock {
 /// The pid of the daemon that holds the directory's lock, if any.
 base::result<std::optional<pid_t>> lock_holder(const base::paths& paths);
 
+/// The instance that has claimed the directory; empty when none has.
+std::string instance_of(const base::paths& paths);
+
 /// The API key of this state directory; made (256 random bits, 0600) when there is none.
 base::result<std::string> load_or_make_api_key(const base::paths& paths);
 

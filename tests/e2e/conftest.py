@@ -70,9 +70,9 @@ def assert_nothing(leaks: Callable[[], str]) -> None:
     assert eventually(lambda: not leaks(), 5), f"left behind:\n{leaks()}"
 
 
-def serve(name: str, prepare: Callable[[Daemon], None]) -> Iterator[Daemon]:
+def serve(name: str, prepare: Callable[[Daemon], None], **arguments: Any) -> Iterator[Daemon]:
     """A running daemon that libdsec finds; afterwards nothing of it may be left."""
-    daemon = Daemon(name)
+    daemon = Daemon(name, **arguments)
     saved = {k: os.environ.pop(k, None) for k in ("DSEC_URL", "DSEC_API_KEY", "DSEC_STATE")}
     try:
         prepare(daemon)
@@ -95,6 +95,17 @@ def daemon(request: pytest.FixtureRequest, tiny_tree: Path) -> Iterator[Daemon]:
     """This module's daemon, with the image tiny:1."""
     name = re.sub(r"\W+", "-", request.module.__name__.removeprefix("test_"))[:16]
     yield from serve(name, lambda d: d.image_import(TINY, tiny_tree, "base"))
+
+
+@pytest.fixture
+def own(request: pytest.FixtureRequest, tiny_tree: Path) -> Iterator[Daemon]:
+    """A daemon for one test, which may do with it what it likes, kill it among others. The marker
+    `daemon` has its configuration and environment.
+    """
+    name = f"own-{abs(hash(request.node.name)) % 10000}"
+    marker = request.node.get_closest_marker("daemon")
+    arguments = marker.kwargs if marker else {}
+    yield from serve(name, lambda d: d.image_import(TINY, tiny_tree, "base"), **arguments)
 
 
 @pytest.fixture(autouse=True)

@@ -15,11 +15,14 @@ import subprocess
 import tempfile
 import time
 from pathlib import Path
+from urllib.parse import urlsplit
+
+import host
+import tomllib
 
 ROOT = Path(__file__).resolve().parents[2]
 START_SECONDS = 60
 STOP_SECONDS = 90
-SLOT_POOL = 8  # node.slot_pool of a daemon without a configuration file
 
 
 def binary() -> Path:
@@ -35,10 +38,15 @@ def leak_check() -> Path:
 class Daemon:
     """`dsecd serve` on a free port of loopback."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, config: str = "", environment: dict[str, str] | None = None):
+        """`config` is TOML for `--config`; `environment` is the daemon's alone."""
         self.instance = f"e2e-{os.getpid()}-{name}"
         self.state = Path(tempfile.mkdtemp(prefix="dsec-e2e-"))
         self.log = self.state.with_suffix(".log")
+        self.config = self.state.with_suffix(".toml")
+        self.config.write_text(config)
+        self._own_environment = environment or {}
+        self._port = 0  # any at first, the same again afterwards: clients come back to it
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -53,28 +61,58 @@ class Daemon:
         return {**kept, "DSEC_STATE": str(self.state)}
 
     def start(self) -> None:
-        (self.state / "url").unlink(missing_ok=True)
+        before = self._published()
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 [
-                    binary(), "serve", "--role=all", "--state", self.state,
-                    "--instance", self.instance, "--port", "0",
+                    binary(), "serve", "--role=all", "--config", self.config, "--state", self.state,
+                    "--instance", self.instance, "--port", str(self._port),
                 ],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
+                env={**os.environ, **self._own_environment},
             )  # fmt: skip
         deadline = time.monotonic() + START_SECONDS
-        while not (self.state / "url").exists():
+        while self._published() in (None, before):
             code = self._process.poll()
             assert code is None, f"dsecd ended with {code} at start: {self.tail()}"
             assert time.monotonic() < deadline, f"dsecd is not ready: {self.tail()}"
             time.sleep(0.01)
+        self._port = urlsplit((self.state / "url").read_text().strip()).port or 0
+
+    def _published(self) -> tuple[int, int] | None:
+        """Which file holds the address, if any: each start puts another one in its place."""
+        try:
+            status = (self.state / "url").stat()
+        except FileNotFoundError:
+            return None
+        return status.st_ino, status.st_mtime_ns
 
     def stop(self) -> None:
-        """SIGTERM, as scripts/quickstart and an init system do; killed only when that fails."""
+        """Ends it with every sandbox, as `dsecd stop --all` does; what a killed one has left goes
+        as well.
+        """
+        if self.running:
+            self._end(signal.SIGUSR1)
+        elif (self.state / "instance").exists():
+            self.dsecd("stop", "--all")
+
+    def leave(self, how: signal.Signals = signal.SIGTERM) -> None:
+        """Ends it as an init system does, and as before an upgrade: its sandboxes run on."""
+        self._end(how)
+
+    def dsecd(self, *arguments: str, code: int = 0) -> str:
+        """Runs a subcommand on its state directory; what it says."""
+        done = subprocess.run(
+            [binary(), *arguments, "--config", self.config, "--state", self.state],
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=STOP_SECONDS + 30,
+        )  # fmt: skip
+        assert done.returncode == code, done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+    def _end(self, how: signal.Signals) -> None:
         process, self._process = self._process, None
-        if process is None:
-            return
-        process.send_signal(signal.SIGTERM)
+        assert process is not None
+        process.send_signal(how)
         try:
             code = process.wait(STOP_SECONDS)
         except subprocess.TimeoutExpired:
@@ -90,6 +128,16 @@ class Daemon:
         self._process.wait()
         self._process = None
 
+    def restart(self) -> None:
+        """Killed and started again at once."""
+        self.kill()
+        self.start()
+
+    @property
+    def launcher(self) -> int:
+        """The pid of the process that holds its sandboxes; 0 when there is none."""
+        return host.launcher_of(self.state)
+
     def leaks(self, *more: str) -> str:
         """What of the instance is on the host, a line each. Records of ended sandboxes may stay."""
         done = subprocess.run(
@@ -101,7 +149,8 @@ class Daemon:
 
     def live_leaks(self) -> str:
         """The same while it runs without a sandbox: what there is beyond its ready slots."""
-        return self.leaks("--live", str(SLOT_POOL))
+        pool = tomllib.loads(self.config.read_text()).get("node", {}).get("slot_pool", 8)
+        return self.leaks("--live", str(pool))
 
     @property
     def running(self) -> bool:
@@ -113,7 +162,8 @@ class Daemon:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(int(pid), signal.SIGKILL)
         shutil.rmtree(self.state, ignore_errors=True)
-        self.log.unlink(missing_ok=True)
+        for file in (self.log, self.config):
+            file.unlink(missing_ok=True)
 
     def tail(self, lines: int = 20) -> str:
         text = self.log.read_text(errors="replace") if self.log.exists() else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +19,29 @@ def alive(marker: str) -> list[str]:
         if marker.encode() in words:
             found.append(process.name)
     return found
+
+
+def aether_of(pid: str) -> int:
+    """PID 1 of the sandbox in which a process runs, as the host sees it."""
+    number = int(pid)
+    while os.readlink(f"/proc/{number}/exe") != "/memfd:aether (deleted)":
+        status = Path(f"/proc/{number}/status").read_text()
+        number = int(status.partition("\nPPid:")[2].split()[0])
+    return number
+
+
+def launcher_of(state: Path) -> int:
+    """The launcher of a state directory's instance; 0 when there is none."""
+    variable = f"DSEC_STATE={state}".encode()
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if os.readlink(process / "exe") != "/memfd:dsec-launcher (deleted)":
+                continue
+            if variable in (process / "environ").read_bytes().split(b"\0"):
+                return int(process.name)
+        except OSError:  # ended meanwhile
+            continue
+    return 0
 
 
 def eventually(done: Callable[[], object], seconds: float = 10) -> bool:

@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 import os
+import shutil
+import signal
+import socket
 import stat
 import subprocess
 import threading
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from conftest import TINY, serve
-from daemon import Daemon, binary
+from conftest import TINY
+from daemon import ROOT, Daemon, binary
 from host import alive, eventually
 
 from libdsec import DSecError, Sandbox
-from libdsec._loop import loop_thread
-
-
-@pytest.fixture
-def own(request: pytest.FixtureRequest, tiny_tree: Path) -> Iterator[Daemon]:
-    """A daemon for one test, which may do with it what it likes."""
-    name = f"own-{abs(hash(request.node.name)) % 10000}"
-    yield from serve(name, lambda d: d.image_import(TINY, tiny_tree, "base"))
 
 
 @pytest.mark.parametrize("pause", [0, 0.05, 0.3])
@@ -53,6 +48,142 @@ def test_stopping_it_ends_what_runs(own: Daemon):
     assert time.monotonic() - started < 30
     own.start()
     assert {(s.id, s.phase) for s in Sandbox.list()} == {(s.id, "stopped") for s in sandboxes}
+
+
+def test_an_upgrade_keeps_what_runs(own: Daemon):
+    """`dsecd stop`, another binary, `dsecd serve`."""
+    with Sandbox.create(TINY, memory_mb=32) as sb:
+        script = "while [ ! -e /root/go ]; do sleep 0.05; done; echo went"
+        command = sb.commands.start(script)
+        said = own.dsecd("stop")
+        assert "stopped dsecd; 1 sandbox runs on" in said
+        assert f"dsecd stop --all --state '{own.state}'" in said
+        assert not own.running
+        assert command.state.state == "running"
+        own.start()
+        assert sb.info().phase == "running"
+        sb.files.write("/root/go", b"")
+        assert (command.wait(60).exit_code, command.stdout) == (0, "went\n")
+
+
+def test_clients_wait_for_the_next_daemon(own: Daemon):
+    with Sandbox.create(TINY, memory_mb=32) as sb:
+        own.leave()
+        starting = threading.Timer(1, own.start)
+        starting.start()
+        assert sb.commands.run("echo waited").stdout == "waited\n"
+        starting.join()
+
+
+def test_ctrl_c_leaves_the_sandboxes_and_says_so(own: Daemon):
+    sb = Sandbox.create(TINY, memory_mb=32)
+    own.leave(signal.SIGINT)
+    assert "dsecd: stopped; 1 sandbox runs on: `dsecd serve" in own.tail(3)
+    own.start()
+    sb.stop()
+    own.leave(signal.SIGINT)
+    assert "dsecd: stopped; no sandbox runs on" in own.tail(3)
+
+
+@pytest.mark.parametrize("how", [Daemon.leave, Daemon.kill])
+def test_stop_all_ends_what_runs_on_without_a_daemon(own: Daemon, how: Callable[[Daemon], None]):
+    marker = f"3000{os.getpid()}"
+    for _ in range(3):
+        Sandbox.create(TINY, memory_mb=32).commands.start(f"setsid sleep {marker} & wait")
+    assert eventually(lambda: len(alive(marker)) == 3)
+    how(own)
+    said = own.dsecd("stop")
+    assert f"no dsecd holds '{own.state}'; 3 sandboxes run on" in said
+    said = own.dsecd("stop", "--all")
+    assert "ended 3 sandboxes" in said
+    assert not alive(marker)
+    assert not own.launcher
+    assert eventually(lambda: not own.leaks()), own.leaks()
+    assert "no sandbox runs on" in own.dsecd("stop")
+    own.start()
+    assert {(s.phase, s.cause) for s in Sandbox.list()} == {("stopped", "killed")}
+
+
+def test_stop_all_of_a_running_daemon(own: Daemon):
+    Sandbox.create(TINY, memory_mb=32).commands.start("sleep 3000")
+    assert own.dsecd("stop", "--all") == "stopped dsecd and its sandboxes\n"
+    assert not own.running
+    assert eventually(lambda: not own.leaks()), own.leaks()
+    assert not (own.state / "url").exists()
+
+
+def test_stop_where_nothing_ever_was(tmp_path: Path):
+    for arguments in (["stop"], ["stop", "--all"]):
+        done = subprocess.run(
+            [binary(), *arguments, "--state", tmp_path / "none"], capture_output=True, text=True
+        )
+        assert (done.returncode, done.stderr) == (0, "")
+        assert "no dsecd holds" in done.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_purge_ends_everything_and_deletes_the_state_directory(own: Daemon):
+    marker = f"3001{os.getpid()}"
+    Sandbox.create(TINY, memory_mb=32).commands.start(f"sleep {marker}")
+    assert eventually(lambda: alive(marker))
+    said = own.dsecd("purge", code=64)  # not without a confirmation
+    assert "--yes" in said
+    assert own.running
+    said = own.dsecd("purge", "--yes")
+    for name in ("images", "worker.db", "api-key", f"deleted '{own.state}'"):
+        assert name in said
+    assert not own.state.exists()
+    assert not alive(marker)
+
+
+def test_purge_keeps_what_is_not_dsecds(own: Daemon):
+    (own.state / "notes.txt").write_text("mine")
+    own.kill()
+    said = own.dsecd("purge", "--yes")
+    assert "kept, not dsecd's: notes.txt" in said
+    assert [f.name for f in own.state.iterdir()] == ["notes.txt"]
+
+
+@pytest.mark.parametrize("content", [[], ["instance"], ["images", "worker.db"]])
+def test_purge_refuses_what_is_no_state_directory(tmp_path: Path, content: list[str]):
+    for name in content:
+        (tmp_path / name).write_text("x\n")
+    done = subprocess.run(
+        [binary(), "purge", "--yes", "--state", tmp_path], capture_output=True, text=True
+    )
+    assert done.returncode == 64
+    assert "no state directory" in done.stderr
+    assert sorted(f.name for f in tmp_path.iterdir()) == sorted(content)
+
+
+def test_the_service_manager_is_told_when_it_is_ready(tiny_tree: Path, tmp_path: Path):
+    """sd_notify(3), as a unit with Type=notify needs it."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(tmp_path / "notify"))
+        manager.settimeout(60)
+        own = Daemon("notify", environment={"NOTIFY_SOCKET": str(tmp_path / "notify")})
+        try:
+            own.start()
+            assert manager.recv(100) == b"READY=1"
+            own.leave()
+            assert manager.recv(100) == b"STOPPING=1"
+        finally:
+            own.stop()
+            own.remove()
+
+
+def test_the_unit_is_one_that_systemd_accepts(tmp_path: Path):
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("no systemd-analyze")
+    for unit in (ROOT / "config").glob("*.service"):
+        text = unit.read_text().replace("/usr/local/bin/dsecd", str(binary()))
+        (tmp_path / unit.name).write_text(text)
+    for unit in (ROOT / "config").glob("*.slice"):
+        shutil.copy(unit, tmp_path)
+    done = subprocess.run(
+        ["systemd-analyze", "verify", *tmp_path.iterdir()], capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.fixture
@@ -114,22 +245,6 @@ def test_stopping_it_leaves_only_what_cannot_be_killed(own: Daemon, ice: Path):
     thaw(ice)
     own.start()
     assert {s.phase for s in Sandbox.list()} == {"stopped", "failed"}
-
-
-def test_what_a_killed_daemon_leaves_is_taken_up_or_cleared_away(own: Daemon):
-    sandboxes = [Sandbox.create(TINY, memory_mb=32) for _ in range(3)]
-    for sb in sandboxes:
-        sb.commands.start("sleep 3000")
-    own.kill()
-    loop_thread.close()
-    own.start()
-    for info in Sandbox.list():
-        if info.alive:
-            assert Sandbox.connect(info.id).commands.run("echo on").stdout == "on\n"
-        else:
-            assert (info.phase, info.cause) == ("failed", "lost")
-    with Sandbox.create(TINY) as sb:
-        assert sb.commands.run("echo new").stdout == "new\n"
 
 
 def test_the_key_and_the_address_are_the_owners_only(own: Daemon):

@@ -1,0 +1,82 @@
+#include "cli/unattended.hpp"
+
+#include <chrono>
+#include <filesystem>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "actors/record_store.hpp"
+#include "backends/container/container_backend.hpp"
+#include "base/store.hpp"
+
+namespace dsec::cli {
+namespace {
+
+using base::errc;
+using base::fail;
+using base::result;
+
+result<std::unique_ptr<actors::record_store>> open_records(const base::paths& where) {
+  DSEC_TRY(auto store, base::open_sqlite(where.worker_db(), base::durability::process,
+                                         actors::worker_migrations()));
+  return actors::make_record_store(std::move(store));
+}
+
+result<std::vector<actors::sandbox_record>> living(actors::record_store& records) {
+  DSEC_TRY(auto all, records.load());
+  std::erase_if(all, [](const auto& r) { return base::is_terminal(r.phase); });
+  return all;
+}
+
+/// Everything the launcher still holds, and the launcher.
+result<void> end_processes(const base::paths& where, const base::config& c) {
+  DSEC_TRY(const auto backend, container::container_backend::open(where, c.node, c.sandbox));
+  const auto ended = backend->end_unrecovered();
+  const auto closed = backend->close();
+  if (!ended && !closed)
+    return fail(errc::internal, ended.error().message + "; " + closed.error().message);
+  DSEC_CHECK(ended);
+  return closed;
+}
+
+result<void> record_as_stopped(actors::record_store& records,
+                               std::vector<actors::sandbox_record> ended) {
+  const auto now = std::chrono::duration_cast<std::chrono::milliseconds>(
+      std::chrono::system_clock::now().time_since_epoch());
+  std::vector<actors::record_change> changes;
+  for (auto& r : ended) {
+    r.phase = base::phase::stopped;
+    if (r.cause == base::cause::none) {
+      r.cause = base::cause::killed;
+      r.detail = "ended while no dsecd ran";
+    }
+    r.ended_unix_ms = static_cast<std::uint64_t>(now.count());
+    actors::forget_env(r.spec);
+    changes.emplace_back(std::make_shared<const actors::sandbox_record>(std::move(r)));
+  }
+  return records.apply(changes);
+}
+
+}  // namespace
+
+result<std::size_t> count_living(const base::paths& where) {
+  if (!std::filesystem::exists(where.worker_db())) return 0;
+  DSEC_TRY(const auto records, open_records(where));
+  DSEC_TRY(const auto found, living(*records));
+  return found.size();
+}
+
+result<std::size_t> end_what_is_left(const state_lock&, const base::config& c) {
+  const base::paths where(c.state);
+  DSEC_TRY(const auto records, open_records(where));
+  DSEC_TRY(auto found, living(*records));
+  const auto count = found.size();
+  // A launcher without sandboxes may be left, too: its socket goes when it ends in order.
+  if (count == 0 && !std::filesystem::exists(where.launcher_socket())) return 0;
+  DSEC_CHECK(end_processes(where, c));
+  DSEC_CHECK(record_as_stopped(*records, std::move(found)));
+  return count;
+}
+
+}  // namespace dsec::cli
