@@ -119,6 +119,7 @@ TEST_CASE("kill and stop end what waits for a layer that does not come",
   box.stop();
   CHECK(rig.inhabitants().empty());
   slow.let_go();
+  spec.sandbox_id = "later";
   auto again = rig.start(spec);
   CHECK(again.sh("wc -c </slow/big").out == "1048576\n");
   again.stop();
