@@ -45,8 +45,8 @@ class Daemon:
         self.log = self.state.with_suffix(".log")
         self.config = self.state.with_suffix(".toml")
         self.config.write_text(config)
-        self._own_environment = environment or {}
-        self._port = 0  # any at first, the same again afterwards: clients come back to it
+        self.own_environment = environment or {}
+        self.port = 0  # any at first, the same again afterwards: clients come back to it
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -66,10 +66,10 @@ class Daemon:
             self._process = subprocess.Popen(
                 [
                     binary(), "serve", "--role=all", "--config", self.config, "--state", self.state,
-                    "--instance", self.instance, "--port", str(self._port),
+                    "--instance", self.instance, "--port", str(self.port),
                 ],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
-                env={**os.environ, **self._own_environment},
+                env={**os.environ, **self.own_environment},
             )  # fmt: skip
         deadline = time.monotonic() + START_SECONDS
         while self._published() in (None, before):
@@ -77,7 +77,7 @@ class Daemon:
             assert code is None, f"dsecd ended with {code} at start: {self.tail()}"
             assert time.monotonic() < deadline, f"dsecd is not ready: {self.tail()}"
             time.sleep(0.01)
-        self._port = urlsplit((self.state / "url").read_text().strip()).port or 0
+        self.port = urlsplit((self.state / "url").read_text().strip()).port or 0
 
     def _published(self) -> tuple[int, int] | None:
         """Which file holds the address, if any: each start puts another one in its place."""
