@@ -1,19 +1,14 @@
 #include "actors/command_table.hpp"
 
 #include <algorithm>
-#include <functional>
-#include <string_view>
 
+#include "base/ids.hpp"
 #include "base/text.hpp"
 
 namespace dsec::actors {
 namespace {
 
 constexpr std::size_t longest_character = 4;  // of UTF-8
-
-std::uint64_t hash_of(const std::string& id) {
-  return std::hash<std::string_view>{}(id);
-}
 
 std::vector<std::string> shown(const std::vector<std::string>& argv) {
   std::vector<std::string> out;
@@ -38,7 +33,7 @@ const command* command_table::find(const std::string& id) const {
 }
 
 bool command_table::used_up(const std::string& id) const {
-  return used_up_.contains(hash_of(id));
+  return used_up_.contains(base::id_hash(id));
 }
 
 base::result<void> command_table::add(const backends::exec_spec& spec) {
@@ -54,6 +49,26 @@ base::result<void> command_table::add(const backends::exec_spec& spec) {
   order_.push_back(spec.id);
   ++live_;
   return {};
+}
+
+void command_table::restore(const backends::known_command& known) {
+  command c;
+  c.id = known.id;
+  c.argv = shown(known.argv);
+  c.output_cap = known.output_cap;
+  if (known.started) {
+    c.now = command::state::running;
+    c.started = *known.started;
+  }
+  if (!kept_.emplace(known.id, std::move(c)).second) return;
+  order_.push_back(known.id);
+  ++live_;
+  if (const auto* e = std::get_if<backends::command_failed>(&known.end)) failed(*e);
+  if (const auto* e = std::get_if<backends::command_exited>(&known.end)) exited(*e);
+}
+
+void command_table::restore_used_up(const std::vector<std::uint64_t>& hashes) {
+  used_up_.insert(hashes.begin(), hashes.end());
 }
 
 void command_table::withdraw(const std::string& id) {
@@ -130,7 +145,7 @@ std::vector<std::string> command_table::evict() {
     over_.pop_front();
     kept_bytes_ -= kept_.at(id).kept_bytes();
     kept_.erase(id);
-    used_up_.insert(hash_of(id));
+    used_up_.insert(base::id_hash(id));
     gone.push_back(std::move(id));
   }
   if (order_.size() > 2 * kept_.size() + 64) {

@@ -62,6 +62,11 @@ class command_table {
   /// To be killed as soon as it has started.
   void want_kill(const std::string& id);
 
+  /// As an earlier process left it; in order of starting.
+  void restore(const backends::known_command& known);
+  /// Hashes (base::id_hash) of ids that must not be used again.
+  void restore_used_up(const std::vector<std::uint64_t>& hashes);
+
   /// Fates, as the backend reports them; unknown ids and repetitions are ignored (false).
   bool started(const backends::command_started& event);
   bool failed(const backends::command_failed& event);
@@ -86,7 +91,7 @@ class command_table {
   std::unordered_map<std::string, command> kept_;
   std::deque<std::string> order_;              // ids in order of starting; may name evicted ones
   std::deque<std::string> over_;               // in order of ending
-  std::unordered_set<std::uint64_t> used_up_;  // 64-bit hashes of evicted ids
+  std::unordered_set<std::uint64_t> used_up_;  // base::id_hash of evicted ids
   std::uint64_t kept_bytes_ = 0;
   std::uint32_t live_ = 0;
 };

@@ -166,6 +166,7 @@ base::result<create_request> parse_create(proto::CreateSandbox::Reader request,
   DSEC_CHECK(read_identity(request, out.spec));
   DSEC_CHECK(read_network_rules(request, out.spec));
   DSEC_CHECK(read_labels(request, out.spec));
+  out.detached = request.getDetached();
   DSEC_TRY(out.body_hash, canonical_hash(request));
   return out;
 }

@@ -16,6 +16,7 @@ namespace dsec::actors {
 struct create_request {
   image_refs images;
   sandbox_spec spec;  // still without layers; env, user and workdir only as far as the request says
+  bool detached = false;  // bound to no lease
   std::string body_hash;  // SHA-256 of the request's canonical form
 };
 

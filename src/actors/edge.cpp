@@ -16,25 +16,6 @@ namespace dsec::actors {
 
 using base::errc;
 
-namespace {
-
-/// On the kill pool, for a sandbox whose actors kept crashing.
-void end_without_actor(ledger& book) {
-  auto instance = book.instance;
-  for (auto& event : book.events.take()) {
-    if (auto* started = std::get_if<start_done>(&event); started != nullptr && started->instance) {
-      instance = started->instance;
-    }
-  }
-  if (!instance) return;
-  if (auto ok = instance->stop(); !ok) {
-    base::log::error("sandbox_stop_incomplete",
-                     {{"sandbox", book.record.id}, {"why", ok.error().to_string()}});
-  }
-}
-
-}  // namespace
-
 edge_state::~edge_state() {
   for (auto& [token, p] : creates) {
     for (auto& w : p.waiters) w.who.abandon();
@@ -47,46 +28,9 @@ edge_state::~edge_state() {
 void edge_state::begin(worker_ptr worker, std::shared_ptr<edge_table> known) {
   env = std::move(worker);
   table = std::move(known);
-  start_reaper();
   for (auto& [id, e] : table->sandboxes) adopt(id, e);
+  start_reaper();
   on_refill();
-}
-
-/// A sandbox that was there before this edge.
-void edge_state::adopt(const std::string& id, edge_entry& e) {
-  e.settling_bytes = 0;
-  if (e.live) {
-    ++live;
-    limits_bytes += e.book->status.record()->spec.limits.memory_bytes;
-  }
-  if (!e.actor) {
-    if (!e.live) return;
-    // The edge that gave it up may have died before it was released.
-    if (e.given_up) return end_given_up(id, e.book);
-    actor_of(e);
-    return;
-  }
-  sandbox_of.emplace(e.actor.id(), id);
-  self->monitor(e.actor);  // one that died meanwhile is reported at once
-  caf::anon_send(e.actor, new_parent{edge_self{self}});
-}
-
-void edge_state::start_reaper() {
-  watcher = self->spawn<caf::monitored>(reaper, reaper_parent{edge_self{self}});
-  const auto wall = env->wall();
-  for (const auto& [id, e] : table->sandboxes) {
-    if (e.live) {
-      caf::anon_send(watcher, watch_sandbox{id, e.book, e.admitted});
-      continue;
-    }
-    const auto ended = std::chrono::system_clock::time_point(
-        std::chrono::milliseconds(e.book->status.record()->ended_unix_ms));
-    const auto kept_until = ended + std::chrono::seconds(env->config.node.retention_seconds);
-    caf::anon_send(
-        watcher,
-        retain_sandbox{id, std::max(std::chrono::ceil<std::chrono::milliseconds>(kept_until - wall),
-                                    std::chrono::milliseconds(0))});
-  }
 }
 
 caf::result<reply> edge_state::on_call(const call& c) {
@@ -128,14 +72,6 @@ found_sandbox edge_state::on_find(const find_sandbox& m) {
              "sandbox '" + m.id + "' has failed (backend): its actor crashed repeatedly", 0}};
   }
   return {actor_of(it->second), {}};
-}
-
-sandbox_actor& edge_state::actor_of(edge_entry& e) {
-  if (!e.actor) {
-    e.actor = self->spawn<caf::monitored>(sandbox, env, e.book, sandbox_parent{edge_self{self}});
-    sandbox_of.emplace(e.actor.id(), e.book->status.record()->id);
-  }
-  return e.actor;
 }
 
 caf::result<reply> edge_state::list_sandboxes(const call& c) {
@@ -193,6 +129,12 @@ void edge_state::on_released(const sandbox_released& m) {
   pump();
 }
 
+void edge_state::on_lease_bound(const lease_bound& m) {
+  const auto it = table->sandboxes.find(m.id);
+  if (it != table->sandboxes.end() && it->second.live)
+    caf::anon_send(watcher, watch_lease{m.id, it->second.book});
+}
+
 void edge_state::keep_ended_bounded() {
   while (table->ended.size() > max_ended) {
     const auto oldest = std::move(table->ended.front());
@@ -220,6 +162,9 @@ void edge_state::on_due(const sandbox_due& m) {
     case sandbox_due::what::idle_ttl:
       if (e.actor) caf::anon_send(e.actor, end_if_idle{});
       break;
+    case sandbox_due::what::lease:
+      if (e.actor) caf::anon_send(e.actor, end_if_unleased{});
+      break;
   }
 }
 
@@ -234,7 +179,11 @@ void edge_state::forget(const std::string& id) {
   if (e.actor) {
     sandbox_of.erase(e.actor.id());
     caf::anon_send(e.actor, forget_sandbox{});
+  } else {
+    // The end of an instance may wait for threads.
+    static_cast<void>(env->background_pool->submit([book = std::move(e.book)] {}));
   }
+  if (e.given_up) report_given_up();
   env->writer->erase(id);
   remove_files(id);
 }
@@ -245,72 +194,6 @@ void edge_state::remove_files(const std::string& id) {
   if (auto ok = env->background_pool->submit(std::move(job)); !ok) {
     base::log::warn("sandbox_files_kept", {{"sandbox", id}, {"why", ok.error().message}});
   }
-}
-
-void edge_state::on_down(const caf::down_msg& m) {
-  if (watcher && m.source == watcher.address()) {
-    env->health->count_restart();
-    return start_reaper();
-  }
-  const auto it = sandbox_of.find(m.source.id());
-  if (it == sandbox_of.end()) return;
-  const auto id = it->second;
-  sandbox_of.erase(it);
-  const auto found = table->sandboxes.find(id);
-  if (found == table->sandboxes.end()) return;
-  base::log::error("sandbox_actor_died", {{"sandbox", id}});
-  restart_or_give_up(id, found->second);
-}
-
-void edge_state::restart_or_give_up(const std::string& id, edge_entry& e) {
-  env->health->count_restart();
-  e.actor = nullptr;
-  if (!e.restarts.spend(now())) return give_up(id, e);
-  actor_of(e);
-}
-
-/// The last resort: no actor is left to do it well, so its instance is ended from here. The dead
-/// actor touches the ledger no more.
-void edge_state::give_up(const std::string& id, edge_entry& e) {
-  e.given_up = true;
-  auto& record = e.book->record;
-  if (!base::is_terminal(record.phase)) {
-    record.phase = base::phase::failed;
-    if (record.cause == base::cause::none) record.cause = base::cause::backend;
-    record.detail = "its actor crashed repeatedly";
-    forget_env(record.spec);
-    record.ended_unix_ms = static_cast<std::uint64_t>(
-        std::chrono::duration_cast<std::chrono::milliseconds>(env->wall().time_since_epoch())
-            .count());
-    auto snapshot = std::make_shared<const sandbox_record>(record);
-    env->writer->save(snapshot);
-    e.book->status.publish(std::move(snapshot));
-  }
-  e.book->commands.lose_all({errc::sandbox_failed, "sandbox '" + id + "' has failed", 0});
-  e.book->status.set_busy(0, 0);
-  base::log::error("sandbox_given_up", {{"sandbox", id}});
-  e.book->start_cancelled = true;
-  // A start that is under way may still bring an instance.
-  e.book->events.wake_with([env = env, weak = std::weak_ptr<ledger>(e.book)] {
-    static_cast<void>(env->kill_pool->submit([weak] {
-      if (const auto book = weak.lock()) end_without_actor(*book);
-    }));
-  });
-  end_given_up(id, e.book);
-}
-
-void edge_state::end_given_up(const std::string& id, const ledger_ptr& book) {
-  auto job = [me = edge_self{self}, book, id] {
-    end_without_actor(*book);
-    caf::anon_send(me, sandbox_released{id, true});
-  };
-  if (env->kill_pool->submit(std::move(job))) return;
-  self->delayed_send(self, give_up_retry, give_up_again{id});
-}
-
-void edge_state::on_give_up_again(const give_up_again& m) {
-  const auto it = table->sandboxes.find(m.id);
-  if (it != table->sandboxes.end() && it->second.live) end_given_up(m.id, it->second.book);
 }
 
 caf::result<everything_stopped> edge_state::on_stop_everything(const stop_everything& m) {
@@ -357,6 +240,7 @@ edge_self::behavior_type edge(edge_self::stateful_pointer<edge_state> self, work
       [self](const stop_everything& m) { return self->state.on_stop_everything(m); },
       [self](const creates_abandoned& m) { self->state.on_abandoned(m); },
       [self](const sandbox_released& m) { self->state.on_released(m); },
+      [self](const lease_bound& m) { self->state.on_lease_bound(m); },
       [self](const sandbox_due& m) { self->state.on_due(m); },
       [self](const images_resolved& m) { self->state.on_resolved(m); },
       [self](const memory_read& m) { self->state.on_memory(m); },

@@ -3,8 +3,9 @@
 // it dies the root starts another over the same table: sandboxes and their actors go on, creates
 // that were still waiting are answered unavailable.
 //
-// edge.cpp         interface, finding and listing, supervision, retention
-// edge_create.cpp  from a create request to a sandbox actor
+// edge.cpp              interface, finding and listing, time limits, retention
+// edge_create.cpp       from a create request to a sandbox actor
+// edge_supervision.cpp  starting actors, again when they die
 #pragma once
 
 #include <caf/typed_event_based_actor.hpp>
@@ -21,6 +22,7 @@
 #include "actors/create_request.hpp"
 #include "actors/edge_table.hpp"
 #include "actors/interfaces.hpp"
+#include "actors/restart_budget.hpp"
 #include "actors/waiter.hpp"
 #include "actors/worker.hpp"
 
@@ -36,7 +38,7 @@ struct images_resolved {
 struct memory_read {
   base::result<memory_reading> memory;
 };
-/// To oneself: a given-up sandbox whose end the kill pool had no room for.
+/// To oneself: go on ending a given-up sandbox.
 struct give_up_again {
   std::string id;
 };
@@ -82,6 +84,7 @@ struct edge_state {
   worker_ptr env;
   std::shared_ptr<edge_table> table;
   reaper_actor watcher;
+  restart_budget reaper_restarts;
   std::unordered_map<caf::actor_id, std::string> sandbox_of;  // by the actor's id
 
   std::map<std::uint64_t, pending_create> creates;  // by token
@@ -111,10 +114,13 @@ struct edge_state {
   caf::result<everything_stopped> on_stop_everything(const stop_everything& m);
   void on_released(const sandbox_released& m);
   void on_due(const sandbox_due& m);
-  void on_down(const caf::down_msg& m);
+  void on_lease_bound(const lease_bound& m);
   void on_refill();
-  void on_give_up_again(const give_up_again& m);
   void tell_children_to_exit();
+
+  // edge_supervision.cpp
+  void on_down(const caf::down_msg& m);
+  void on_give_up_again(const give_up_again& m);
 
   // edge_create.cpp
   void on_resolved(const images_resolved& m);
@@ -127,6 +133,8 @@ struct edge_state {
   caf::result<reply> list_sandboxes(const call& c);
   caf::result<reply> list_images(const call& c);
   void start_reaper();
+  void restart_reaper();
+  void report_given_up();
   void adopt(const std::string& id, edge_entry& e);
   sandbox_actor& actor_of(edge_entry& e);
   void restart_or_give_up(const std::string& id, edge_entry& e);

@@ -166,6 +166,8 @@ void edge_state::admit(std::uint64_t token) {
   record.spec = std::move(*p.spec);
   record.key = p.key;
   record.body_hash = p.wanted.body_hash;
+  // The last who asked has the lease that counts, see sandbox_state::follow_lease.
+  if (!p.wanted.detached) record.lease = p.waiters.back().request.from->lease;
   record.created_unix_ms = static_cast<std::uint64_t>(
       std::chrono::duration_cast<std::chrono::milliseconds>(env->wall().time_since_epoch())
           .count());

@@ -22,8 +22,9 @@ struct edge_entry {
   ledger_ptr book;
   sandbox_actor actor;  // empty: nobody has asked yet for one of an earlier process
   restart_budget restarts;
-  bool live = true;       // holds a slot and memory: admitted, and not yet released
-  bool given_up = false;  // its actor crashed too often
+  bool live = true;         // holds a slot and memory: admitted, and not yet released
+  bool given_up = false;    // its actor crashed too often
+  bool taken_over = false;  // from an earlier process, and no edge has seen it yet
   time_point admitted;
   std::uint64_t settling_bytes = 0;  // counted in admission until its own use shows
 };
@@ -41,9 +42,5 @@ struct edge_table {
   std::map<key, used_key> keys;
   std::deque<std::string> ended;  // in order of ending; may name forgotten ones
 };
-
-/// The table as a new process finds it. Sandboxes that lived in an earlier one and were not
-/// re-adopted are written down as failed(lost), or stopped if they were being stopped.
-std::shared_ptr<edge_table> make_edge_table(std::vector<sandbox_record> records, const worker& env);
 
 }  // namespace dsec::actors

@@ -5,7 +5,6 @@
 
 #include "actors/runtime.hpp"
 #include "actors/waiter.hpp"
-#include "actors/ws_conn.hpp"
 #include "base/ids.hpp"
 
 namespace dsec::actors {
@@ -78,16 +77,14 @@ gateway_actor::behavior_type gateway(gateway_actor::stateful_pointer<gateway_sta
   };
 }
 
-net::session_handler open_connection(caf::actor_system& system, const gateway_actor& gateway,
-                                     std::chrono::milliseconds default_deadline,
-                                     std::string edge_name,
+net::session_handler open_connection(caf::actor_system& system, connection_setup to,
                                      std::shared_ptr<net::ws_session> session,
                                      net::connection_info info) {
   auto from =
-      std::make_shared<const caller>(caller{std::move(info.principal), std::move(info.peer)});
+      std::make_shared<const caller>(caller{std::move(info.principal), std::move(info.peer), {}});
+  const auto gateway = to.gateway;
   ws_conn_actor connection =
-      system.spawn(ws_conn, ws_conn_args{std::move(session), std::move(from), gateway,
-                                         std::move(edge_name), default_deadline});
+      system.spawn(ws_conn, ws_conn_args{std::move(session), std::move(from), std::move(to)});
   caf::anon_send(gateway, connection_opened{connection});
   return {
       .message =

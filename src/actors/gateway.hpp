@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "actors/interfaces.hpp"
+#include "actors/ws_conn.hpp"
 #include "net/listener.hpp"
 
 namespace dsec::actors {
@@ -57,11 +58,9 @@ class gateway_slot {
   gateway_actor gateway_;
 };
 
-/// The listener's `opened` callback: a connection actor for the session, known to the gateway. Any
-/// thread.
-net::session_handler open_connection(caf::actor_system& system, const gateway_actor& gateway,
-                                     std::chrono::milliseconds default_deadline,
-                                     std::string edge_name,
+/// The listener's `opened` callback: a connection actor for the session, known to the gateway that
+/// `to` names. Any thread.
+net::session_handler open_connection(caf::actor_system& system, connection_setup to,
                                      std::shared_ptr<net::ws_session> session,
                                      net::connection_info info);
 

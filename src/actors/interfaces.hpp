@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "actors/lease_table.hpp"
 #include "actors/ledger.hpp"
 #include "base/phase.hpp"
 #include "base/result.hpp"
@@ -52,6 +53,7 @@ using reply = msg<proto::Reply>;
 struct caller {
   std::string principal;
   std::string peer;
+  actors::lease lease{};  // that the client named
 };
 
 /// A client's request on its way. Whoever owns what it is about answers it before `deadline`; the
@@ -98,12 +100,17 @@ struct end_sandbox {
 };
 /// Idle time-out: ends the sandbox unless it was used since the reaper looked.
 struct end_if_idle {};
+/// Its lease has ended: ends the sandbox unless its client came back, or it was detached, since the
+/// reaper looked.
+struct end_if_unleased {};
 /// Retention is over: drops spools and everything else, then ends the actor.
 struct forget_sandbox {};
 
 struct sandbox_released;
+struct lease_bound;
 /// Where a sandbox reports to: its edge.
-using sandbox_parent = caf::typed_actor<caf::reacts_to<sandbox_released>>;
+using sandbox_parent =
+    caf::typed_actor<caf::reacts_to<sandbox_released>, caf::reacts_to<lease_bound>>;
 /// From a new edge to the sandboxes it took over.
 struct new_parent {
   sandbox_parent edge;
@@ -113,6 +120,7 @@ using sandbox_actor = caf::typed_actor<caf::replies_to<call>::with<reply>,      
                                        caf::replies_to<await_running>::with<reply>,  //
                                        caf::reacts_to<end_sandbox>,                  //
                                        caf::reacts_to<end_if_idle>,                  //
+                                       caf::reacts_to<end_if_unleased>,              //
                                        caf::reacts_to<creates_abandoned>,            //
                                        caf::reacts_to<new_parent>,                   //
                                        caf::reacts_to<forget_sandbox>>;
@@ -121,6 +129,10 @@ using sandbox_actor = caf::typed_actor<caf::replies_to<call>::with<reply>,      
 struct sandbox_released {
   std::string id;
   bool keeps_key = false;  // or a create with its key makes a new one
+};
+/// To the edge: the sandbox has another lease now.
+struct lease_bound {
+  std::string id;
 };
 
 // ---- reaper: time limits of sandboxes, one per edge
@@ -132,6 +144,11 @@ struct watch_sandbox {
   ledger_ptr book;
   time_point created;
 };
+/// A sandbox is bound to the lease that its record names.
+struct watch_lease {
+  std::string id;
+  ledger_ptr book;
+};
 /// A sandbox ended; its record is kept for `retention` from now.
 struct retain_sandbox {
   std::string id;
@@ -139,11 +156,12 @@ struct retain_sandbox {
 };
 
 using reaper_actor = caf::typed_actor<caf::reacts_to<watch_sandbox>,  //
+                                      caf::reacts_to<watch_lease>,    //
                                       caf::reacts_to<retain_sandbox>>;
 
 /// From the reaper to its edge: what is due for a sandbox.
 struct sandbox_due {
-  enum class what : std::uint8_t { absolute_ttl, idle_ttl, retention };
+  enum class what : std::uint8_t { absolute_ttl, idle_ttl, lease, retention };
   std::string id;
   what due = what::absolute_ttl;
 };
@@ -174,6 +192,7 @@ using edge_actor = caf::typed_actor<caf::replies_to<call>::with<reply>,  // crea
                                     caf::replies_to<stop_everything>::with<everything_stopped>,  //
                                     caf::reacts_to<creates_abandoned>,                           //
                                     caf::reacts_to<sandbox_released>,                            //
+                                    caf::reacts_to<lease_bound>,                                 //
                                     caf::reacts_to<sandbox_due>>;
 
 // ---- gateway: root of the coordinator side; routes by the edge in a sandbox's id
@@ -254,11 +273,14 @@ CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::call)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::await_running)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::end_sandbox)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::end_if_idle)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::end_if_unleased)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::creates_abandoned)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::forget_sandbox)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::new_parent)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::sandbox_released)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::lease_bound)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::watch_sandbox)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::watch_lease)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::retain_sandbox)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::sandbox_due)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::find_sandbox)

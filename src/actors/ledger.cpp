@@ -62,6 +62,11 @@ void write_log::end(const std::string& command_id, base::result<std::uint64_t> o
   if (it != known_.end()) it->second.outcome = std::move(outcome);
 }
 
+bool write_log::has_ended(const std::string& command_id) const {
+  const auto* known = find(command_id);
+  return known != nullptr && known->outcome;
+}
+
 void write_log::withdraw(const std::string& command_id) {
   if (known_.erase(command_id) > 0) std::erase(order_, command_id);
 }

@@ -129,6 +129,7 @@ class write_log {
   [[nodiscard]] const write* find(const std::string& command_id) const;
   void begin(const std::string& command_id, std::string path);
   void end(const std::string& command_id, base::result<std::uint64_t> outcome);
+  [[nodiscard]] bool has_ended(const std::string& command_id) const;
   /// It was not done: sent again, it is.
   void withdraw(const std::string& command_id);
 

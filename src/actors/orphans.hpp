@@ -1,5 +1,5 @@
 // What a killed dsecd leaves of a sandbox whose record was not written yet: its directory. (Its
-// processes and groups are ended by the backend when it opens; nobody was told of it.)
+// processes and groups are ended by backend::end_unrecovered before; nobody was told of it.)
 #pragma once
 
 #include <string>

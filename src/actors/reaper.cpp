@@ -25,6 +25,19 @@ void reaper_state::watch(const watch_sandbox& m) {
   if (const auto ttl = record->spec.idle_ttl_seconds; ttl != 0) {
     add(m.book->status.last_use() + std::chrono::seconds(ttl), {what::idle_ttl, m.id, m.book});
   }
+  if (record->lease) look_lease({what::lease, m.id, m.book}, m.book, self->clock().now());
+}
+
+/// The one it had before does not matter any more.
+void reaper_state::watch_lease_of(const watch_lease& m) {
+  const auto [first, last] = limits.equal_range(m.id);
+  for (auto it = first; it != last; ++it) {
+    if (it->second->second.due != what::lease) continue;
+    entries.erase(it->second);
+    limits.erase(it);
+    break;
+  }
+  look({what::lease, m.id, m.book}, self->clock().now());
 }
 
 void reaper_state::retain(const retain_sandbox& m) {
@@ -54,6 +67,7 @@ void reaper_state::look(const entry& e, time_point now) {
   const auto book = e.book.lock();
   if (!book || base::is_terminal(book->status.record()->phase)) return;
   if (e.due == what::idle_ttl) return look_idle(e, book, now);
+  if (e.due == what::lease) return look_lease(e, book, now);
   caf::anon_send(parent, sandbox_due{e.id, e.due});
   add(now + ask_again, e);
 }
@@ -68,6 +82,17 @@ void reaper_state::look_idle(const entry& e, const ledger_ptr& book, time_point 
   add(now + idle, e);
 }
 
+/// A lease that is held now cannot end before its whole time has passed once more.
+void reaper_state::look_lease(const entry& e, const ledger_ptr& book, time_point now) {
+  const auto record = book->status.record();
+  if (!record->lease) return;  // detached; told again when it is bound again
+  const auto ends = leases->ends(record->owner, record->lease);
+  if (!ends) return add(now + std::chrono::milliseconds(record->lease.ms), e);
+  if (*ends > now) return add(*ends, e);
+  caf::anon_send(parent, sandbox_due{e.id, e.due});
+  add(now + ask_again, e);
+}
+
 void reaper_state::on_alarm(const alarm_rang& rang) {
   if (!next.is_current(rang)) return;
   const auto now = self->clock().now();
@@ -80,11 +105,13 @@ void reaper_state::on_alarm(const alarm_rang& rang) {
 }
 
 reaper_self::behavior_type reaper(reaper_self::stateful_pointer<reaper_state> self,
-                                  reaper_parent parent) {
+                                  reaper_parent parent, std::shared_ptr<lease_table> leases) {
   install_handlers(self);
   self->state.parent = std::move(parent);
+  self->state.leases = std::move(leases);
   return {
       [self](const watch_sandbox& m) { self->state.watch(m); },
+      [self](const watch_lease& m) { self->state.watch_lease_of(m); },
       [self](const retain_sandbox& m) { self->state.retain(m); },
       [self](const alarm_rang& m) { self->state.on_alarm(m); },
   };

@@ -1,7 +1,7 @@
-// Time limits of sandboxes: absolute and idle time to live, and how long records of ended ones are
-// kept. Tells the edge what is due and leaves the deed to it. One per edge, which starts it anew
-// when it dies and tells it all sandboxes again. What is due is told again until it was done.
-// Sleeps until the earliest limit: no polling.
+// Time limits of sandboxes: absolute and idle time to live, the leases they are bound to, and how
+// long records of ended ones are kept. Tells the edge what is due and leaves the deed to it. One
+// per edge, which starts it anew when it dies and tells it all sandboxes again. What is due is told
+// again until it was done. Sleeps until the earliest limit: no polling.
 #pragma once
 
 #include <caf/typed_event_based_actor.hpp>
@@ -31,6 +31,7 @@ struct reaper_state {
 
   reaper_self::pointer self;
   reaper_parent parent;
+  std::shared_ptr<lease_table> leases;
   std::multimap<time_point, entry> entries;
   // Where the time limits of a living sandbox stand among them.
   std::unordered_multimap<std::string, std::multimap<time_point, entry>::iterator> limits;
@@ -39,6 +40,7 @@ struct reaper_state {
   explicit reaper_state(reaper_self::pointer s) : self(s) {}
 
   void watch(const watch_sandbox& m);
+  void watch_lease_of(const watch_lease& m);
   void retain(const retain_sandbox& m);
   void on_alarm(const alarm_rang& rang);
 
@@ -48,9 +50,10 @@ struct reaper_state {
   void take_out(std::multimap<time_point, entry>::iterator at);
   void look(const entry& e, time_point now);
   void look_idle(const entry& e, const ledger_ptr& book, time_point now);
+  void look_lease(const entry& e, const ledger_ptr& book, time_point now);
 };
 
 reaper_self::behavior_type reaper(reaper_self::stateful_pointer<reaper_state> self,
-                                  reaper_parent parent);
+                                  reaper_parent parent, std::shared_ptr<lease_table> leases);
 
 }  // namespace dsec::actors

@@ -6,6 +6,18 @@ namespace dsec::actors {
 
 using json = nlohmann::json;
 
+backends::start_spec start_spec_of(const sandbox_record& r) {
+  return {r.id, r.spec.hostname.empty() ? r.id : r.spec.hostname, r.spec.layers, r.spec.limits};
+}
+
+base::error why_not_running(const sandbox_record& r) {
+  std::string text = "sandbox '" + r.id + "' is " + std::string(to_string(r.phase));
+  if (r.cause != base::cause::none) text += " (" + std::string(to_string(r.cause)) + ")";
+  if (!r.detail.empty()) text += ": " + r.detail;
+  const bool ended = r.phase >= base::phase::stopping;
+  return {ended ? base::errc::sandbox_failed : base::errc::wrong_phase, std::move(text), 0};
+}
+
 void forget_env(sandbox_spec& spec) {
   std::vector<std::string>().swap(spec.env);
 }

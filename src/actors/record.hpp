@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "actors/lease_table.hpp"
 #include "backends/backend.hpp"
 #include "base/phase.hpp"
 #include "base/result.hpp"
@@ -44,7 +45,14 @@ struct sandbox_record {
   std::uint64_t ended_unix_ms = 0;  // 0 while alive
   std::string key;                  // idempotency key of the create, empty = none
   std::string body_hash;            // of the create that carried the key
+  actors::lease lease;              // what it is bound to, of its owner; none: detached
 };
+
+/// What the backend is told of it: to start it, and to take it over later.
+backends::start_spec start_spec_of(const sandbox_record& r);
+
+/// Why nothing can run in it, for requests that need it running.
+base::error why_not_running(const sandbox_record& r);
 
 /// Nothing runs in it any more: the largest part of a record is not worth keeping for its
 /// retention.

@@ -22,7 +22,7 @@ class sql_record_store final : public record_store {
   std::unique_ptr<base::store> store_;
 };
 
-constexpr std::size_t columns = 10;
+constexpr std::size_t columns = 12;
 
 base::result<sandbox_record> record_of(const base::sql_row& row) {
   try {
@@ -43,6 +43,7 @@ base::result<sandbox_record> record_of(const base::sql_row& row) {
     r.ended_unix_ms = number(7);
     r.key = text(8);
     r.body_hash = text(9);
+    r.lease = {text(10), static_cast<std::uint32_t>(number(11))};
     return r;
   } catch (const std::bad_variant_access&) {
     return fail(errc::corrupt, "sandboxes: a column has an unexpected type");
@@ -52,7 +53,8 @@ base::result<sandbox_record> record_of(const base::sql_row& row) {
 base::result<std::vector<sandbox_record>> sql_record_store::load() {
   DSEC_TRY(const auto rows,
            store_->query("SELECT id, owner, phase, cause, detail, spec, created_ms, ended_ms, "
-                         "idempotency_key, body_hash FROM sandboxes ORDER BY created_ms, id"));
+                         "idempotency_key, body_hash, lease, lease_ms FROM sandboxes "
+                         "ORDER BY created_ms, id"));
   std::vector<sandbox_record> records;
   for (const auto& row : rows) {
     DSEC_TRY(auto record, record_of(row));
@@ -63,10 +65,11 @@ base::result<std::vector<sandbox_record>> sql_record_store::load() {
 
 base::result<void> sql_record_store::write(const sandbox_record& r) {
   return store_->execute(
-      "INSERT OR REPLACE INTO sandboxes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+      "INSERT OR REPLACE INTO sandboxes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
       {r.id, r.owner, std::string(to_string(r.phase)), std::string(to_string(r.cause)), r.detail,
        to_json(r.spec), static_cast<std::int64_t>(r.created_unix_ms),
-       static_cast<std::int64_t>(r.ended_unix_ms), r.key, r.body_hash});
+       static_cast<std::int64_t>(r.ended_unix_ms), r.key, r.body_hash, r.lease.id,
+       static_cast<std::int64_t>(r.lease.ms)});
 }
 
 base::result<void> sql_record_store::erase(const std::string& id) {
@@ -100,7 +103,9 @@ std::vector<std::string> worker_migrations() {
       "created_ms INTEGER NOT NULL, "
       "ended_ms INTEGER NOT NULL, "
       "idempotency_key TEXT NOT NULL, "
-      "body_hash TEXT NOT NULL)"};
+      "body_hash TEXT NOT NULL)",
+      "ALTER TABLE sandboxes ADD COLUMN lease TEXT NOT NULL DEFAULT ''",
+      "ALTER TABLE sandboxes ADD COLUMN lease_ms INTEGER NOT NULL DEFAULT 0"};
 }
 
 std::unique_ptr<record_store> make_record_store(std::unique_ptr<base::store> store) {

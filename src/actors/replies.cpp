@@ -64,6 +64,7 @@ void put_sandbox(proto::Sandbox::Builder out, const sandbox_view& view) {
   out.setCpuMillis(r.spec.limits.cpu_millis);
   out.setMemoryMb(static_cast<std::uint32_t>(r.spec.limits.memory_bytes >> 20U));
   out.setCommandsRunning(view.commands_running);
+  out.setDetached(!r.lease);
   auto labels = out.initLabels(static_cast<unsigned>(r.spec.labels.size()));
   for (unsigned i = 0; i < labels.size(); ++i) {
     put(r.spec.labels[i].first, [&](auto t) { labels[i].setName(t); });

@@ -97,6 +97,9 @@ caf::result<reply> sandbox_state::on_call(const call& c) {
       case proto::Request::Body::WRITE_FILE:
         out = on_write_file(c, body.getWriteFile());
         break;
+      case proto::Request::Body::SET_DETACHED:
+        out = on_set_detached(c, body.getSetDetached());
+        break;
       default:
         out = refusal(c, {errc::unsupported, "a sandbox does not know this request", 0});
     }
@@ -110,6 +113,7 @@ caf::result<reply> sandbox_state::on_await_running(const await_running& m) {
     return refusal(m.request, {errc::unavailable, "its sandbox is being removed; try again", 0});
   constexpr std::size_t many = 16;
   book->status.touch(now());
+  follow_lease(*m.request.from);
   auto& askers = book->askers;
   if (askers.list.size() < many) {
     askers.list.push_back({m.request.from, m.request.serial, m.abandoned});
@@ -189,6 +193,7 @@ sandbox_self::behavior_type sandbox(sandbox_self::stateful_pointer<sandbox_state
       [self](const await_running& m) { return self->state.on_await_running(m); },
       [self](const end_sandbox& m) { self->state.end(m.why, m.detail); },
       [self](end_if_idle) { self->state.end_if_unused(); },
+      [self](end_if_unleased) { self->state.end_if_unleased(); },
       [self](const creates_abandoned& m) { self->state.on_abandoned(m); },
       [self](const new_parent& m) { self->state.on_new_parent(m.edge); },
       [self](forget_sandbox) { self->state.on_forget(); },

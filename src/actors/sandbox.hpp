@@ -8,6 +8,7 @@
 // sandbox_lifecycle.cpp  transition, start, stop
 // sandbox_exec.cpp       commands
 // sandbox_files.cpp      output, files
+// sandbox_lease.cpp      the lease it is bound to
 #pragma once
 
 #include <caf/typed_event_based_actor.hpp>
@@ -115,8 +116,6 @@ struct sandbox_state {
   void answer_create_waiters();
   void answer_stop_waiters();
   void expire_lifecycle_waiters(time_point at);
-  /// Why nothing can run in it, for requests that need it running.
-  [[nodiscard]] base::error why_not_running() const;
 
   // sandbox_exec.cpp
   void apply(const backends::command_started& e);
@@ -152,6 +151,12 @@ struct sandbox_state {
   bool file_exited(const backends::command_exited& e);
   void expire_file_operations(time_point at);
   void fail_file_operations(const base::error& why);
+
+  // sandbox_lease.cpp
+  caf::result<reply> on_set_detached(const call& c, proto::SetDetached::Reader request);
+  void follow_lease(const caller& from);
+  record_writer::ticket bind(const lease& l);
+  void end_if_unleased();
 };
 
 sandbox_self::behavior_type sandbox(sandbox_self::stateful_pointer<sandbox_state> self,

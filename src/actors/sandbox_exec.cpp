@@ -45,7 +45,7 @@ caf::result<reply> sandbox_state::on_exec(const call& c, proto::Exec::Reader req
   const auto command_id = spec.id;
   if (book->commands.find(command_id) == nullptr) {
     if (book->commands.used_up(command_id)) return refusal(c, unknown_command(command_id));
-    if (phase() != base::phase::running) return refusal(c, why_not_running());
+    if (phase() != base::phase::running) return refusal(c, why_not_running(book->record));
     if (auto ok = book->commands.add(spec); !ok) return refusal(c, ok.error());
     if (auto ok = hand_over(c, std::move(spec)); !ok) {
       book->commands.withdraw(command_id);
@@ -132,7 +132,7 @@ void sandbox_state::apply(const backends::command_failed& e) {
 void sandbox_state::forget_then_tell(const backends::command_failed& e) {
   if (!book->instance) return apply(command_forgotten{e});
   auto forget = [book = book, instance = book->instance, e] {
-    instance->forget(e.id);
+    instance->withdraw(e.id);
     book->events.add(command_forgotten{e});
   };
   if (!env->copy_pool->submit(std::move(forget))) apply(command_forgotten{e});
@@ -221,7 +221,8 @@ void sandbox_state::expire_command_waiters(time_point at) {
 }
 
 void sandbox_state::lose_commands() {
-  for (const auto& command_id : book->commands.lose_all(why_not_running())) settle(command_id);
+  for (const auto& command_id : book->commands.lose_all(why_not_running(book->record)))
+    settle(command_id);
   publish_use();
 }
 

@@ -2,10 +2,10 @@
 // kind under an id of ours: it runs inside with the user's permissions, its bytes pass through a
 // spool, and it is forgotten at once.
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "actors/exec_request.hpp"
+#include "actors/file_outcome.hpp"
 #include "actors/output.hpp"
 #include "actors/sandbox.hpp"
 #include "base/ids.hpp"
@@ -16,43 +16,15 @@ namespace dsec::actors {
 namespace {
 
 using base::errc;
-using base::fail;
-
-// Command ids of writes that carry an id of their client's.
-constexpr std::string_view write_prefix = "dsec.w.";
-
-std::string attempt(const backends::exec_spec& spec) {
-  const bool reads = spec.kind == backends::exec_kind::read_file;
-  return std::string(reads ? "cannot read '" : "cannot write '") + spec.argv.at(0) + "'";
-}
 
 base::error too_late(const backends::exec_spec& spec) {
-  return {errc::deadline_exceeded, attempt(spec) + " in time", 0};
-}
-
-/// Why a helper that had opened the file did not succeed all the same.
-base::error about_exit(const backends::exec_spec& spec, const backends::command_exited& e) {
-  if (e.timed_out) return too_late(spec);
-  if (e.signal != 0) return {errc::cancelled, attempt(spec) + ": interrupted", 0};
-  // The helper's exit status is the errno of the call that failed.
-  return base::from_errno(attempt(spec), e.exit_code);
-}
-
-/// The size of the file, which the helper reports as 8 bytes on its standard error.
-base::result<std::uint64_t> read_size(backends::instance& instance,
-                                      const backends::command_exited& e) {
-  DSEC_TRY(const auto bytes, read_stream(instance, e.id, backends::stream::err, e.stderr_total, 8));
-  std::uint64_t size = 0;
-  if (bytes.size() != sizeof size)
-    return fail(errc::internal, "a file helper did not report the file's size");
-  std::memcpy(&size, bytes.data(), sizeof size);
-  return size;
+  return {errc::deadline_exceeded, attempt(spec.kind, spec.argv.at(0)) + " in time", 0};
 }
 
 base::result<proto::frame> make_file_answer(std::uint64_t request, backends::instance& instance,
                                             const backends::exec_spec& spec,
                                             const backends::command_exited& e) {
-  DSEC_TRY(const auto size, read_size(instance, e));
+  DSEC_TRY(const auto size, size_after(instance, e));
   DSEC_TRY(const auto data,
            read_stream(instance, e.id, backends::stream::out, e.stdout_total, spec.length));
   return file_data_reply(request, data, spec.offset, size);
@@ -104,6 +76,11 @@ caf::result<reply> sandbox_state::on_write_file(const call& c, proto::WriteFile:
                    {errc::invalid_argument, "operationId must be 1 to 48 of A-Z a-z 0-9 . _ -", 0});
   const auto command_id = std::string(write_prefix) + operation;
   if (book->writes.find(command_id) != nullptr) return join_write(c, command_id);
+  if (book->commands.used_up(command_id)) {
+    return refusal(c,
+                   {errc::not_found,
+                    "write '" + operation + "' ended long ago; its outcome is no longer kept", 0});
+  }
   return begin_file_operation(c, parse_write_file(request, book->record.spec, command_id));
 }
 
@@ -114,7 +91,7 @@ caf::result<reply> sandbox_state::join_write(const call& c, const std::string& c
     if (!*write.outcome) return refusal(c, write.outcome->error());
     return reply(file_written_reply(c.id, **write.outcome));
   }
-  if (phase() != base::phase::running) return refusal(c, why_not_running());
+  if (phase() != base::phase::running) return refusal(c, why_not_running(book->record));
   auto& operation = file_operations[command_id];
   operation.spec.kind = backends::exec_kind::write_file;
   operation.spec.argv = {write.path};
@@ -123,13 +100,14 @@ caf::result<reply> sandbox_state::join_write(const call& c, const std::string& c
 }
 
 std::string sandbox_state::next_file_id() {
-  return std::string(reserved_prefix) + "file" + std::to_string(++book->file_operations);
+  return std::string(backends::passing_file_prefix) + env->epoch + "." +
+         std::to_string(++book->file_operations);
 }
 
 caf::result<reply> sandbox_state::begin_file_operation(const call& c,
                                                        base::result<backends::exec_spec> spec) {
   if (!spec) return refusal(c, spec.error());
-  if (phase() != base::phase::running) return refusal(c, why_not_running());
+  if (phase() != base::phase::running) return refusal(c, why_not_running(book->record));
   // Nobody waits for it after the deadline, so it does not go on either.
   spec->timeout = std::max(std::chrono::ceil<std::chrono::milliseconds>(c.deadline - now()),
                            std::chrono::milliseconds(1));
@@ -148,6 +126,7 @@ caf::result<reply> sandbox_state::begin_file_operation(const call& c,
 
 bool sandbox_state::file_failed(const backends::command_failed& e) {
   if (!std::string_view(e.id).starts_with(reserved_prefix)) return false;
+  if (book->writes.has_ended(e.id)) return true;  // told again after a restart
   if (base::retryable(e.why.code)) return false;  // told when its id is free again
   book->writes.end(e.id, base::fail(e.why));
   refuse_file(e);
@@ -165,6 +144,7 @@ void sandbox_state::refuse_file(const backends::command_failed& e) {
 
 bool sandbox_state::file_exited(const backends::command_exited& e) {
   if (!std::string_view(e.id).starts_with(reserved_prefix)) return false;
+  if (book->writes.has_ended(e.id)) return true;  // told again after a restart
   auto found = file_operations.extract(e.id);
   publish_use();
   const bool write = book->writes.find(e.id) != nullptr ||
@@ -175,7 +155,9 @@ bool sandbox_state::file_exited(const backends::command_exited& e) {
   }
   if (!found || e.exit_code != 0) {
     if (found) {
-      for (auto& w : found.mapped().who) w.refuse(about_exit(found.mapped().spec, e), id());
+      const auto& spec = found.mapped().spec;
+      const auto why = about_exit(spec.kind, spec.argv.at(0), e);
+      for (auto& w : found.mapped().who) w.refuse(why, id());
     }
     forget_file(e.id);
     return true;
@@ -199,22 +181,10 @@ void sandbox_state::write_exited(const backends::command_exited& e, file_operati
     operation.spec.kind = backends::exec_kind::write_file;
     operation.spec.argv = {known->path};
   }
-  base::result<std::uint64_t> outcome = 0;
-  if (e.exit_code != 0) {
-    auto why = about_exit(operation.spec, e);
-    if (base::retryable(why.code)) {
-      file_operations.insert_or_assign(e.id, std::move(operation));
-      return forget_then_tell({e.id, std::move(why)});
-    }
-    outcome = base::fail(std::move(why));
-  } else {
-    outcome = read_size(*book->instance, e);
-    // It is done and not to be done again, so this is not for another try.
-    if (!outcome) {
-      outcome = fail(errc::internal, "'" + operation.spec.argv.at(0) +
-                                         "' was written, but its size is not known: " +
-                                         outcome.error().to_string());
-    }
+  auto outcome = outcome_of_write(*book->instance, operation.spec.argv.at(0), e);
+  if (!outcome && base::retryable(outcome.error().code)) {
+    file_operations.insert_or_assign(e.id, std::move(operation));
+    return forget_then_tell({e.id, std::move(outcome).error()});
   }
   book->writes.end(e.id, outcome);
   for (auto& w : operation.who) {

@@ -26,10 +26,6 @@ std::uint64_t unix_ms(std::chrono::system_clock::time_point t) {
       std::chrono::duration_cast<std::chrono::milliseconds>(t.time_since_epoch()).count());
 }
 
-backends::start_spec spec_of(const sandbox_record& r) {
-  return {r.id, r.spec.hostname.empty() ? r.id : r.spec.hostname, r.spec.layers, r.spec.limits};
-}
-
 bool worth_info(base::phase to) {
   return to == base::phase::running || to >= base::phase::stopping;
 }
@@ -103,6 +99,7 @@ void sandbox_state::resume() {
     case base::phase::starting:
       return book->instance ? on_instance() : start();
     case base::phase::stopping:
+    case base::phase::stopped:
     case base::phase::failed:
       return stop_instance(env->writer->save(book->status.record()));
     default:
@@ -115,8 +112,9 @@ void sandbox_state::start() {
   const auto written = phase() == base::phase::admitted ? transition(base::phase::preparing)
                                                         : env->writer->save(book->status.record());
   book->start_in_flight = true;
-  auto submitted = env->start_pool->submit([env = env, book = book, spec = spec_of(book->record),
-                                            written] { start_job(*env, book, spec, written); });
+  auto submitted =
+      env->start_pool->submit([env = env, book = book, spec = start_spec_of(book->record),
+                               written] { start_job(*env, book, spec, written); });
   if (!submitted) book->events.add(start_done{nullptr, submitted.error()});
 }
 
@@ -137,10 +135,7 @@ void sandbox_state::apply(const start_done& e) {
 
 /// The backend has started it.
 void sandbox_state::on_instance() {
-  if (phase() == base::phase::stopping) {
-    book->record.key.clear();
-    return stop_instance(0);
-  }
+  if (phase() == base::phase::stopping) return stop_instance(0);
   if (book->early_gone) return on_stillborn(*std::exchange(book->early_gone, std::nullopt));
   transition(base::phase::running);
   book->ever_ran = true;
@@ -151,7 +146,7 @@ void sandbox_state::on_instance() {
 void sandbox_state::on_stillborn(const instance_gone& e) {
   book->record.key.clear();
   const auto written = transition(base::phase::failed, e.why, e.detail);
-  if (!book->start_error) book->start_error = why_not_running();
+  if (!book->start_error) book->start_error = why_not_running(book->record);
   answer_create_waiters();
   stop_instance(written);
 }
@@ -172,6 +167,7 @@ void sandbox_state::end(cause why, const std::string& detail) {
   if (stop_again) stop_instance(0);
   if (!base::can_transition(phase(), base::phase::stopping)) return;
   const bool has_instance = book->instance != nullptr;
+  if (!book->ever_ran) book->record.key.clear();  // a retry makes a new one, after a restart too
   const auto written = transition(base::phase::stopping, why, detail);
   if (has_instance) return stop_instance(written);
   book->start_cancelled = true;
@@ -179,7 +175,6 @@ void sandbox_state::end(cause why, const std::string& detail) {
                                   "sandbox '" + id() + "' was stopped before it ran: " + detail, 0};
   answer_create_waiters();
   if (book->start_in_flight) return;  // start_done goes on from here
-  book->record.key.clear();
   transition(base::phase::stopped);
   release();
 }
@@ -250,7 +245,7 @@ void sandbox_state::apply(const instance_gone& e) {
   }
   const auto written = transition(base::phase::failed, e.why, e.detail);
   lose_commands();
-  fail_file_operations(why_not_running());
+  fail_file_operations(why_not_running(book->record));
   stop_instance(written);
 }
 
@@ -267,7 +262,7 @@ void sandbox_state::answer_all() {
   lose_commands();
   answer_create_waiters();
   answer_stop_waiters();
-  fail_file_operations(why_not_running());
+  fail_file_operations(why_not_running(book->record));
 }
 
 void sandbox_state::on_new_parent(const sandbox_parent& edge) {
@@ -315,15 +310,6 @@ void sandbox_state::expire_lifecycle_waiters(time_point at) {
       w.refuse({errc::deadline_exceeded, "sandbox '" + id() + "' is still being stopped", 0}, id());
   }
   std::erase_if(stop_waiters, late);
-}
-
-base::error sandbox_state::why_not_running() const {
-  const auto& r = book->record;
-  std::string text = "sandbox '" + r.id + "' is " + std::string(to_string(r.phase));
-  if (r.cause != cause::none) text += " (" + std::string(to_string(r.cause)) + ")";
-  if (!r.detail.empty()) text += ": " + r.detail;
-  const bool ended = r.phase >= base::phase::stopping;
-  return {ended ? errc::sandbox_failed : errc::wrong_phase, std::move(text), 0};
 }
 
 }  // namespace dsec::actors

@@ -14,9 +14,11 @@
 #include "actors/gateway.hpp"
 #include "actors/node_memory.hpp"
 #include "actors/orphans.hpp"
+#include "actors/recovery.hpp"
 #include "actors/root_supervisor.hpp"
 #include "actors/runtime.hpp"
 #include "actors/terminator.hpp"
+#include "base/ids.hpp"
 #include "base/log.hpp"
 #include "net/listener.hpp"
 
@@ -130,6 +132,8 @@ std::shared_ptr<worker> node_impl::make_worker(node_deps& deps,
   w->writer = std::make_shared<record_writer>(std::move(records), store_reporter(health_));
   w->images = make_catalogue(deps.images);
   w->health = health_;
+  w->leases = std::make_shared<lease_table>([] { return std::chrono::steady_clock::now(); });
+  w->epoch = base::random_token(60);
   w->wall = [] { return std::chrono::system_clock::now(); };
   w->memory = [] { return read_node_memory(); };
   return w;
@@ -145,9 +149,10 @@ net::session_handler node_impl::open(std::shared_ptr<net::ws_session> session,
             .room = {},
             .closed = [] {}};
   }
-  return open_connection(*system_, gateway,
+  connection_setup setup{gateway, config_.node.name, worker_->leases,
                          std::chrono::milliseconds(config_.gateway.default_deadline_ms),
-                         config_.node.name, std::move(session), std::move(info));
+                         std::chrono::seconds(config_.gateway.lease_seconds)};
+  return open_connection(*system_, std::move(setup), std::move(session), std::move(info));
 }
 
 base::result<void> node_impl::start() {
@@ -156,11 +161,12 @@ base::result<void> node_impl::start() {
   const base::paths paths(config_.state);
   const auto orphans = find_orphans(paths, known);
   worker_ = make_worker(deps_, std::move(records));
+  table_ = recover_sandboxes(std::move(known), *worker_);
+  // What ran in them is ended by now.
   for (const auto& id : orphans) {
     base::log::warn("sandbox_orphaned", {{"sandbox", id}});
     (void)worker_->background_pool->submit([paths, id] { remove_sandbox_files(paths, id); });
   }
-  table_ = make_edge_table(std::move(known), *worker_);
   system_ = std::make_unique<caf::actor_system>(runtime_);
   root_ = system_->spawn(root_supervisor, root_args{worker_, table_, slot_, deps_.give_up});
   terminator_ = system_->spawn(terminator, root_);

@@ -9,6 +9,7 @@
 
 #include "actors/health.hpp"
 #include "actors/images.hpp"
+#include "actors/lease_table.hpp"
 #include "actors/node_memory.hpp"
 #include "actors/record_writer.hpp"
 #include "backends/backend.hpp"
@@ -27,6 +28,8 @@ struct worker {
   std::shared_ptr<record_writer> writer;
   std::shared_ptr<image_catalogue> images;
   std::shared_ptr<health_board> health;
+  std::shared_ptr<lease_table> leases;
+  std::string epoch;  // of this process: ids made here do not come again in the next one
   std::function<std::chrono::system_clock::time_point()> wall;
   std::function<base::result<memory_reading>()> memory;  // on the copy pool
 };

@@ -18,8 +18,6 @@
 namespace dsec::actors {
 namespace {
 
-constexpr std::size_t longest_trace = 128;  // bytes of a client's trace id and name that are logged
-
 using base::errc;
 using body = proto::Request::Body;
 
@@ -44,6 +42,8 @@ std::optional<std::string> sandbox_of(body::Reader request) {
       return request.getReadFile().getSandboxId();
     case body::WRITE_FILE:
       return request.getWriteFile().getSandboxId();
+    case body::SET_DETACHED:
+      return request.getSetDetached().getSandboxId();
     default:
       return std::nullopt;
   }
@@ -126,29 +126,6 @@ void ws_conn_state::on_malformed(const frame_malformed& m) {
   hang_up(m.why.message);
 }
 
-void ws_conn_state::greet(std::uint64_t id, proto::Request::Reader request) {
-  if (request.getBody().which() != body::HELLO) {
-    args.session->send(
-        error_reply(id, {errc::protocol, "the first request of a connection must be hello", 0}));
-    return hang_up("no hello");
-  }
-  const auto version = request.getBody().getHello().getProtocolVersion();
-  if (version != proto::protocol_version) {
-    args.session->send(error_reply(
-        id, {errc::unsupported,
-             "protocol version " + std::to_string(version) + " is not spoken here; use version " +
-                 std::to_string(proto::protocol_version),
-             0}));
-    return hang_up("protocol version");
-  }
-  greeted = true;
-  const std::string client = request.getBody().getHello().getClient();
-  base::log::info("client_connected", {{"peer", args.from->peer},
-                                       {"principal", args.from->principal},
-                                       {"client", base::shown(client, longest_trace)}});
-  send(hello_reply(id, args.edge_name));
-}
-
 void ws_conn_state::accept(std::uint64_t id, proto::Request::Reader request,
                            const proto::frame& frame) {
   const auto which = request.getBody().which();
@@ -162,7 +139,7 @@ void ws_conn_state::accept(std::uint64_t id, proto::Request::Reader request,
     return send(error_reply(id, {errc::unsupported, "this server does not know the request", 0}));
   }
   const auto wait = request.getDeadlineMs() == 0
-                        ? args.default_deadline
+                        ? args.node.default_deadline
                         : std::chrono::milliseconds(request.getDeadlineMs());
   const auto now = self->clock().now();
   auto sandbox_id = sandbox_of(request.getBody());
@@ -247,7 +224,7 @@ void ws_conn_state::on_lost() {
   for (const auto& [id, p] : in_flight) {
     if (p.which == body::CREATE_SANDBOX) m.serials.push_back(p.serial);
   }
-  if (!m.serials.empty()) caf::anon_send(args.gateway, std::move(m));
+  if (!m.serials.empty()) caf::anon_send(args.node.gateway, std::move(m));
   self->quit();
 }
 
@@ -263,7 +240,7 @@ void ws_conn_state::route(pending& p) {
 }
 
 void ws_conn_state::ask_gateway(pending& p) {
-  self->request(args.gateway, caf::infinite, p.request)
+  self->request(args.node.gateway, caf::infinite, p.request)
       .then(
           [this, id = p.request.id, serial = p.serial](const reply& r) {
             finish(id, serial, r.frame());
@@ -283,7 +260,7 @@ void ws_conn_state::let_go_of_frame(pending& p) {
 }
 
 void ws_conn_state::find(const pending& p) {
-  self->request(args.gateway, caf::infinite, find_sandbox{args.from, p.sandbox_id})
+  self->request(args.node.gateway, caf::infinite, find_sandbox{args.from, p.sandbox_id})
       .then(
           [this, id = p.request.id, serial = p.serial](const found_sandbox& found) {
             auto* still = waiting(id, serial);

@@ -7,7 +7,10 @@
 // and nothing else. Every request is answered: by its addressee, or here with deadline_exceeded
 // when its deadline passes. When the client goes, answers still due are dropped and what was
 // started goes on; only creates that were not answered are told to the edge, which withdraws them
-// in a while.
+// in a while. The lease that the client named in hello is held for as long as this actor lives.
+//
+// ws_conn.cpp        requests and answers
+// ws_conn_hello.cpp  who the client is
 #pragma once
 
 #include <caf/typed_event_based_actor.hpp>
@@ -21,18 +24,26 @@
 
 #include "actors/alarm.hpp"
 #include "actors/interfaces.hpp"
+#include "actors/lease_table.hpp"
 #include "net/listener.hpp"
 
 namespace dsec::actors {
 
 using ws_conn_self = ws_conn_actor::extend<caf::reacts_to<alarm_rang>>;
 
-struct ws_conn_args {
-  std::shared_ptr<net::ws_session> session;
-  std::shared_ptr<const caller> from;
+/// What all connections of a node have in common.
+struct connection_setup {
   gateway_actor gateway;
   std::string edge_name;
+  std::shared_ptr<lease_table> leases;
   std::chrono::milliseconds default_deadline{0};
+  std::chrono::milliseconds default_lease{0};
+};
+
+struct ws_conn_args {
+  std::shared_ptr<net::ws_session> session;
+  std::shared_ptr<const caller> from;  // with its lease, once it has said hello
+  connection_setup node;
 };
 
 struct ws_conn_state {
@@ -40,6 +51,9 @@ struct ws_conn_state {
 
   /// Sandboxes whose actor is remembered; beyond that all are forgotten and looked up again.
   static constexpr std::size_t max_known = 4096;
+
+  /// Bytes of a client's trace id and name that are logged.
+  static constexpr std::size_t longest_trace = 128;
 
   /// Large replies that one sandbox may owe at a time.
   static constexpr std::size_t most_promises = 2;
@@ -66,7 +80,8 @@ struct ws_conn_state {
   std::size_t promised = 0;                                  // of all in flight
   std::unordered_map<std::string, std::size_t> promises_to;  // how many, by sandbox
   std::uint64_t last_serial = 0;
-  std::string own_traces;  // how the trace ids begin that are made here
+  std::string own_traces;        // how the trace ids begin that are made here
+  lease_table::holder presence;  // holds the client's lease, however this actor ends
   alarm deadlines;
 
   explicit ws_conn_state(ws_conn_self::pointer s) : self(s) {}
@@ -81,6 +96,7 @@ struct ws_conn_state {
 
  private:
   void greet(std::uint64_t id, proto::Request::Reader request);
+  [[nodiscard]] base::result<lease> lease_of(proto::Hello::Reader hello) const;
   void accept(std::uint64_t id, proto::Request::Reader request, const proto::frame& frame);
   void hold_or_route(pending& p);
   void let_go_held();

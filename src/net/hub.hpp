@@ -43,11 +43,12 @@ class hub {
  public:
   using id = std::uint64_t;
 
-  hub(const base::gateway_config& config, listener_callbacks callbacks)
-      : callbacks(std::move(callbacks)), max_connections_(config.max_connections) {}
+  hub(const base::gateway_config& config, listener_callbacks callbacks, const heartbeat& beat)
+      : callbacks(std::move(callbacks)), beat(beat), max_connections_(config.max_connections) {}
 
   asio::io_context context;
   const listener_callbacks callbacks;
+  const heartbeat beat;
   std::uint16_t port = 0;
 
   /// Registers a connection. Over the limit it is let in all the same, to be told so, while there

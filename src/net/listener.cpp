@@ -177,8 +177,10 @@ class tcp_listener final : public listener {
 }  // namespace
 
 base::result<std::unique_ptr<listener>> listener::start(const base::gateway_config& config,
-                                                        listener_callbacks callbacks) {
-  auto out = std::make_unique<tcp_listener>(std::make_shared<hub>(config, std::move(callbacks)));
+                                                        listener_callbacks callbacks,
+                                                        const heartbeat& beat) {
+  auto out =
+      std::make_unique<tcp_listener>(std::make_shared<hub>(config, std::move(callbacks), beat));
   DSEC_CHECK(out->open(config));
   out->run();
   return out;

@@ -3,6 +3,7 @@
 // every method of ws_session and listener is thread-safe.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -62,11 +63,19 @@ struct listener_callbacks {
   std::function<std::optional<http_answer>(std::string_view path)> get;
 };
 
+/// How soon a client that is gone without a word is given up: leases count from then.
+struct heartbeat {
+  std::chrono::milliseconds ping{10'000};      // of silence, then the client is asked for a sign
+  std::chrono::milliseconds silence{30'000};   // no sign of life
+  std::chrono::milliseconds message{300'000};  // signs of life, but nothing whole
+};
+
 class listener {
  public:
   /// Binds and starts serving. errc::io with the address when the port is taken.
   static base::result<std::unique_ptr<listener>> start(const base::gateway_config& config,
-                                                       listener_callbacks callbacks);
+                                                       listener_callbacks callbacks,
+                                                       const heartbeat& beat = {});
   virtual ~listener() = default;
   [[nodiscard]] virtual std::uint16_t port() const = 0;
   /// Stops accepting, closes all sessions, joins the threads.

@@ -15,6 +15,7 @@
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/beast/core/bind_handler.hpp>
@@ -35,10 +36,6 @@ using websocket::close_code;
 using steady = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
-constexpr auto ping_interval = 60s;
-// Nothing whole heard for so long, pongs included: the peer is dead or drips a message byte by
-// byte.
-constexpr auto silence_limit = 300s;
 constexpr auto close_patience = 5s;  // for the queue to drain, and again for the close handshake
 // A peer that acknowledges nothing or keeps its window shut is given up by TCP itself (tcp(7)).
 constexpr int unsent_limit_ms = 60'000;
@@ -174,7 +171,7 @@ class session final : public ws_session, public peer, public std::enable_shared_
     if (problem || state_ == state::dead) return die();
     state_ = state::open;
     handler_ = hub_->callbacks.opened(shared_from_this(), std::move(info_));
-    watch_in(ping_interval);
+    watch_in(hub_->beat.ping);
   }
 
   // --- reader: one frame per credit, while the large ones not dealt with are few ---
@@ -365,13 +362,33 @@ class session final : public ws_session, public peer, public std::enable_shared_
     if (state_ == state::closing) return die();
     if (state_ != state::open) return;
     if (malformed_) return begin_close(close_code::bad_payload, "not a message");
-    const auto silence = reading_ ? steady::now() - heard_ : 0s;
-    if (silence > silence_limit) return die();
-    if (silence >= ping_interval && !pinging_) {
+    const auto& beat = hub_->beat;
+    const auto now = steady::now();
+    if (alive()) lived_ = now;
+    const auto silence = now - std::max(heard_, lived_);
+    if (reading_ && (silence >= beat.silence || now - heard_ >= beat.message)) return die();
+    // While nothing is read no answer is seen, but TCP finds out whether it arrives.
+    if ((!reading_ || silence >= beat.ping) && !pinging_) {
       pinging_ = true;
-      stream_->async_ping({}, operation([](session& s, error_code) { s.pinging_ = false; }));
+      stream_->async_ping({}, operation([](session& s, error_code problem) {
+                            s.pinging_ = false;
+                            if (problem && s.state_ == state::open) s.die();
+                          }));
     }
-    watch_in(ping_interval);
+    watch_in(beat.ping);
+  }
+
+  // A message can take longer than any ping may: no pong comes in the middle of one, and none while
+  // the peer still takes in what was sent before the ping.
+  bool alive() {
+    const bool reads = buffer_.size() != seen_bytes_;
+    seen_bytes_ = buffer_.size();
+    if (reads || writing_.empty()) return reads;
+    ::tcp_info info{};
+    ::socklen_t size = sizeof info;
+    const int fd = stream_->next_layer().native_handle();
+    return ::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 &&
+           std::chrono::milliseconds(info.tcpi_last_ack_recv) < hub_->beat.ping;
   }
 
   const std::shared_ptr<hub> hub_;
@@ -389,7 +406,9 @@ class session final : public ws_session, public peer, public std::enable_shared_
   bool reading_ = false;
   bool malformed_ = false;  // the peer sent no message: nothing more is read
   bool pinging_ = false;
-  steady::time_point heard_;
+  steady::time_point heard_;    // something whole
+  steady::time_point lived_;    // any sign of life, as watch() saw it
+  std::size_t seen_bytes_ = 0;  // of buffer_, when watch() looked
   proto::frame writing_;
   websocket::close_reason reason_;
 

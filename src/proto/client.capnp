@@ -65,7 +65,7 @@ struct Hello {
   protocolVersion @0 :UInt32;   # 1
   client @1 :Text;              # "libdsec/0.1.0", in the log line of the connection
   leaseId @2 :Text;             # chosen by the client (as commandId), the same on all its connections: what it creates lives as long as it does; empty = none
-  leaseMs @3 :UInt32;           # so long after the last connection with this lease its sandboxes end (ttl); 0 = the server's default
+  leaseMs @3 :UInt32;           # so long after the last connection with this lease its sandboxes end (ttl), 1,000 to 86,400,000; 0 = the server's default
 }
 
 struct HelloReply {

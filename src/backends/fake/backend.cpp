@@ -1,43 +1,91 @@
 #include "backends/fake/backend.hpp"
 
-#include <stdexcept>
 #include <utility>
 
-#include "backends/fake/instance.hpp"
+#include "backends/fake/sandbox.hpp"
 
 namespace dsec::fake {
 namespace {
 
-/// start() hands out sole ownership, timers and test controls need to share it.
+using base::errc;
+
+/// A backend's hold on one sandbox of its host.
 class handle final : public backends::instance {
  public:
-  explicit handle(std::shared_ptr<fake::instance> shared) : shared_(std::move(shared)) {}
-  ~handle() override { static_cast<void>(shared_->stop()); }
+  handle(std::shared_ptr<host> over, std::shared_ptr<sandbox> of, std::shared_ptr<backend::tie> t)
+      : host_(std::move(over)), of_(std::move(of)), tie_(std::move(t)) {}
+  ~handle() override {
+    if (tie_->dead) return;
+    of_->detach(tie_);
+    if (tie_->leaving) return;
+    static_cast<void>(of_->stop());
+    host_->remove(of_->id());
+  }
 
   base::result<void> exec(backends::exec_spec spec) override {
-    return shared_->exec(std::move(spec));
+    DSEC_CHECK(check());
+    return of_->exec(std::move(spec));
   }
   base::result<void> kill(const std::string& command_id) override {
-    return shared_->kill(command_id);
+    DSEC_CHECK(check());
+    return of_->kill(command_id);
   }
   base::result<backends::output_piece> read_output(const std::string& command_id,
                                                    backends::stream which, std::uint64_t offset,
                                                    std::uint64_t length,
                                                    std::optional<std::uint64_t> total) override {
-    return shared_->read_output(command_id, which, offset, length, total);
+    return of_->read_output(command_id, which, offset, length, total);
   }
-  void forget(const std::string& command_id) override { shared_->forget(command_id); }
-  base::result<backends::usage> usage() override { return shared_->usage(); }
-  base::result<void> stop() override { return shared_->stop(); }
+  void forget(const std::string& command_id) override {
+    if (check()) of_->forget(command_id);
+  }
+  void withdraw(const std::string& command_id) override {
+    if (check()) of_->withdraw(command_id);
+  }
+  base::result<backends::usage> usage() override { return backends::usage{}; }
+  base::result<void> stop() override {
+    DSEC_CHECK(check());
+    return of_->stop();
+  }
 
  private:
-  std::shared_ptr<fake::instance> shared_;
+  [[nodiscard]] base::result<void> check() const {
+    if (!tie_->dead) return {};
+    return base::fail(errc::unavailable, "its dsecd is dead");
+  }
+
+  std::shared_ptr<host> host_;
+  std::shared_ptr<sandbox> of_;
+  std::shared_ptr<backend::tie> tie_;
 };
+
+/// Events that a dead dsecd does not hear.
+backends::event_sink guarded(backends::event_sink to, std::shared_ptr<backend::tie> t) {
+  return {.started =
+              [to, t](backends::command_started e) {
+                if (!t->dead) to.started(std::move(e));
+              },
+          .failed =
+              [to, t](backends::command_failed e) {
+                if (!t->dead) to.failed(std::move(e));
+              },
+          .exited =
+              [to, t](backends::command_exited e) {
+                if (!t->dead) to.exited(std::move(e));
+              },
+          .gone =
+              [to, t](base::cause why, std::string detail) {
+                if (!t->dead) to.gone(why, std::move(detail));
+              }};
+}
 
 }  // namespace
 
 backend::backend(script s, std::string name)
-    : script_(std::move(s)), name_(std::move(name)), timer_(std::make_shared<timer>()) {}
+    : backend(std::make_shared<fake::host>(std::move(s)), std::move(name)) {}
+
+backend::backend(std::shared_ptr<fake::host> over, std::string name)
+    : host_(std::move(over)), name_(std::move(name)) {}
 
 backend::~backend() = default;
 
@@ -47,68 +95,43 @@ std::vector<backends::probe_item> backend::probe() {
 
 base::result<std::unique_ptr<backends::instance>> backend::start(const backends::start_spec& spec,
                                                                  backends::event_sink sink) {
-  if (script_.on_step) DSEC_CHECK(script_.on_step("start", spec.sandbox_id));
-  auto made = std::make_shared<instance>(*this, spec.sandbox_id, std::move(sink));
-  {
-    const std::scoped_lock lock(mutex_);
-    instances_[spec.sandbox_id] = made;
-    started_.push_back(spec);
-  }
-  note("start " + spec.sandbox_id);
-  return std::make_unique<handle>(std::move(made));
+  if (tie_->dead) return base::fail(errc::unavailable, "its dsecd is dead");
+  DSEC_CHECK(host_->step("start", spec.sandbox_id));
+  auto made = host_->make(spec);
+  made->attach(tie_, guarded(std::move(sink), tie_));
+  host_->note("start " + spec.sandbox_id);
+  return std::make_unique<handle>(host_, std::move(made), tie_);
+}
+
+base::result<backends::recovered> backend::recover(const backends::start_spec& spec,
+                                                   backends::event_sink sink) {
+  DSEC_CHECK(host_->step("recover", spec.sandbox_id));
+  const auto found = host_->find(spec.sandbox_id);
+  if (!found) return base::fail(errc::not_found, "nothing is left of '" + spec.sandbox_id + "'");
+  auto out = found->describe();
+  out.instance = std::make_unique<handle>(host_, found, tie_);
+  found->attach(tie_, guarded(std::move(sink), tie_));
+  found->tell_news();
+  return out;
+}
+
+base::result<void> backend::end_unrecovered() {
+  DSEC_CHECK(host_->step("end_unrecovered", {}));
+  host_->end_all_but(tie_);
+  return {};
+}
+
+void backend::leave() {
+  tie_->leaving = true;
 }
 
 void backend::refill() {
-  const std::scoped_lock lock(mutex_);
   ++refills_;
 }
 
-std::shared_ptr<instance> backend::find(const std::string& sandbox_id) const {
-  const std::scoped_lock lock(mutex_);
-  const auto it = instances_.find(sandbox_id);
-  return it == instances_.end() ? nullptr : it->second.lock();
-}
-
-void backend::fail(const std::string& sandbox_id, base::cause why, std::string detail) {
-  const auto found = find(sandbox_id);
-  if (!found) throw std::logic_error("no fake sandbox " + sandbox_id);
-  found->fail(why, std::move(detail));
-}
-
-void backend::finish(const std::string& sandbox_id, const std::string& command_id, fate f) {
-  const auto found = find(sandbox_id);
-  if (!found) throw std::logic_error("no fake sandbox " + sandbox_id);
-  found->finish(command_id, f);
-}
-
-std::size_t backend::live() const {
-  const std::scoped_lock lock(mutex_);
-  std::size_t n = 0;
-  for (const auto& [id, weak] : instances_) {
-    const auto made = weak.lock();
-    n += made && !made->stopped() ? 1 : 0;
-  }
-  return n;
-}
-
-std::vector<std::string> backend::steps() const {
-  const std::scoped_lock lock(mutex_);
-  return steps_;
-}
-
-std::size_t backend::refills() const {
-  const std::scoped_lock lock(mutex_);
-  return refills_;
-}
-
-std::vector<backends::start_spec> backend::started() const {
-  const std::scoped_lock lock(mutex_);
-  return started_;
-}
-
-void backend::note(std::string step) {
-  const std::scoped_lock lock(mutex_);
-  steps_.push_back(std::move(step));
+void backend::die() {
+  tie_->dead = true;
+  host_->detach(tie_);
 }
 
 }  // namespace dsec::fake

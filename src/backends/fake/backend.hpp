@@ -1,67 +1,73 @@
 // A backend in memory, for tests of everything above backend.hpp and for simulations: sandbox
 // actor, phases, store and edge run unchanged over it. Thread-safe. Events are handed over on the
-// thread that causes them (exec, kill, fail, finish) or, for commands that take time, on a timer
-// thread.
+// thread that causes them (exec, kill, fail, finish, recover) or, for commands that take time, on a
+// timer thread.
 //
-// As with a real one, nobody hears of the commands that ran when a sandbox was stopped or died.
+// As with a real one, nobody hears of the commands that ran when a sandbox was stopped or died. The
+// sandboxes belong to a host (host.hpp) that outlives the backend: die() is dsecd's kill -9,
+// leave() its leaving in order, and another backend over the same host recovers what is there.
 //
 // What it does not exercise: anything of the kernel (namespaces, mounts, groups, limits, seccomp),
-// real processes and their output pipes, the channel to aether and its resending, spool files on
-// disk, users and permissions, the launcher, adoption after a restart, and the time any of this
-// takes.
+// real processes and their output pipes, the channel to aether (frames that are lost, resent or
+// reordered), command logs and spools on disk (torn, full, compacted), users and permissions, the
+// launcher's own death, a kill in the middle of a step, and the time any of this takes.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
-#include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "backends/backend.hpp"
-#include "backends/fake/script.hpp"
-#include "backends/fake/timer.hpp"
+#include "backends/fake/host.hpp"
 
 namespace dsec::fake {
-
-class instance;
 
 class backend final : public backends::backend {
  public:
   explicit backend(script s = {}, std::string name = "container");
+  explicit backend(std::shared_ptr<fake::host> over, std::string name = "container");
   ~backend() override;
 
   [[nodiscard]] std::string name() const override { return name_; }
   std::vector<backends::probe_item> probe() override;
   base::result<std::unique_ptr<backends::instance>> start(const backends::start_spec& spec,
                                                           backends::event_sink sink) override;
+  base::result<backends::recovered> recover(const backends::start_spec& spec,
+                                            backends::event_sink sink) override;
+  base::result<void> end_unrecovered() override;
+  void leave() override;
   void refill() override;
 
-  /// The sandbox dies by itself.
-  void fail(const std::string& sandbox_id, base::cause why, std::string detail);
-  /// Ends a held command.
-  void finish(const std::string& sandbox_id, const std::string& command_id, fate f = {});
+  /// What kill -9 of its dsecd is for it: nothing that it or its instances do has any effect from
+  /// now on, and they hear nothing more.
+  void die();
 
-  /// Instances that were started and not stopped.
-  [[nodiscard]] std::size_t live() const;
-  /// "start ID", "stop ID", "exec ID COMMAND" … in order; failed steps are not among them.
-  [[nodiscard]] std::vector<std::string> steps() const;
-  [[nodiscard]] std::size_t refills() const;
-  [[nodiscard]] std::vector<backends::start_spec> started() const;
+  [[nodiscard]] const std::shared_ptr<fake::host>& host() const { return host_; }
+  [[nodiscard]] std::size_t refills() const { return refills_; }
+
+  void fail(const std::string& sandbox_id, base::cause why, std::string detail) {
+    host_->fail(sandbox_id, why, std::move(detail));
+  }
+  void finish(const std::string& sandbox_id, const std::string& command_id, fate f = {}) {
+    host_->finish(sandbox_id, command_id, std::move(f));
+  }
+  [[nodiscard]] std::size_t live() const { return host_->live(); }
+  [[nodiscard]] std::vector<std::string> steps() const { return host_->steps(); }
+  [[nodiscard]] std::vector<backends::start_spec> started() const { return host_->started(); }
+
+  /// What its instances share with it.
+  struct tie {
+    std::atomic<bool> dead{false};
+    std::atomic<bool> leaving{false};
+  };
 
  private:
-  friend class instance;
-  std::shared_ptr<instance> find(const std::string& sandbox_id) const;
-  void note(std::string step);
-
-  script script_;
+  std::shared_ptr<fake::host> host_;
   std::string name_;
-  mutable std::mutex mutex_;
-  std::map<std::string, std::weak_ptr<instance>> instances_;
-  std::vector<std::string> steps_;
-  std::vector<backends::start_spec> started_;
-  std::size_t refills_ = 0;
-  std::shared_ptr<timer> timer_;
+  std::shared_ptr<tie> tie_ = std::make_shared<tie>();
+  std::atomic<std::size_t> refills_{0};
 };
 
 }  // namespace dsec::fake

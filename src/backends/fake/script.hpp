@@ -23,15 +23,22 @@ struct fate {
   std::chrono::milliseconds after{
       0};             // ends so long (real time) after it started; 0 = before exec() returns
   bool held = false;  // runs until it is killed or backend::finish() ends it
+  // It is written down but lost on its way inside, as when dsecd dies in between: its fate is
+  // command_failed, once somebody recovers the sandbox.
+  bool never_arrives = false;
 };
 
 struct script {
   /// Default: exit 0, no output.
-  std::function<fate(const backends::exec_spec&)> run;
-  /// Called at the beginning of each step ("start", "exec", "kill", "read_output", "stop"), on the
-  /// caller's thread; an error makes the step fail, and it may block as long as it likes. Default:
-  /// all succeed at once.
-  std::function<base::result<void>(std::string_view step, const std::string& sandbox_id)> on_step;
+  std::function<fate(const backends::exec_spec&)> run{};
+  /// Of file writes; those that end with 0 write. Default: all do, at once.
+  std::function<fate(const backends::exec_spec&)> write{};
+  /// Held commands time out in real time. Not where time is virtual.
+  bool held_time_out = true;
+  /// Called at the beginning of each step ("start", "exec", "kill", "read_output", "stop",
+  /// "recover", "end_unrecovered"), on the caller's thread; an error makes the step fail, and it
+  /// may block as long as it likes. Default: all succeed at once.
+  std::function<base::result<void>(std::string_view step, const std::string& sandbox_id)> on_step{};
 };
 
 }  // namespace dsec::fake

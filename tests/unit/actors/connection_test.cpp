@@ -23,8 +23,9 @@ proto::frame request(const std::function<void(proto::Request::Builder)>& f) {
 struct stranger {
   explicit stranger(node_fixture& n)
       : node(n),
-        handler(dsec::actors::open_connection(*n.system, n.slot->get(), 120s, "e0", session,
-                                              {"alice", "x"})) {
+        handler(dsec::actors::open_connection(*n.system,
+                                              {n.slot->get(), "e0", n.worker->leases, 120s, 120s},
+                                              session, {"alice", "x"})) {
     node.run();
   }
   void say(proto::frame f) {
@@ -201,15 +202,6 @@ client::fill read_file(const std::string& sandbox_id) {
     auto f = r.getBody().initReadFile();
     f.setSandboxId(sandbox_id.c_str());
     f.setPath("/f");
-  };
-}
-
-client::fill read_output(const std::string& sandbox_id, const std::string& command_id) {
-  return [=](auto r) {
-    auto o = r.getBody().initReadOutput();
-    o.setSandboxId(sandbox_id.c_str());
-    o.setCommandId(command_id.c_str());
-    o.setLength(8U << 20U);
   };
 }
 

@@ -4,6 +4,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "actors/recovery.hpp"
+#include "actors/terminator.hpp"
 #include "proto/client.capnp.h"
 
 namespace dsec::test {
@@ -29,6 +31,28 @@ base::result<void> memory_records::apply(const std::vector<actors::record_change
     }
   }
   return {};
+}
+
+struct memory_records::session final : actors::record_store {
+  session(std::shared_ptr<memory_records> o, std::shared_ptr<std::atomic<bool>> c)
+      : of(std::move(o)), cut(std::move(c)) {}
+  base::result<std::vector<actors::sandbox_record>> load() override { return of->load(); }
+  base::result<void> apply(const std::vector<actors::record_change>& changes) override {
+    if (*cut) return {};
+    return of->apply(changes);
+  }
+  std::shared_ptr<memory_records> of;
+  std::shared_ptr<std::atomic<bool>> cut;
+};
+
+std::unique_ptr<actors::record_store> memory_records::open() {
+  auto cut = std::make_shared<std::atomic<bool>>(false);
+  current_ = cut;
+  return std::make_unique<session>(shared_from_this(), std::move(cut));
+}
+
+void memory_records::cut_off() {
+  if (const auto cut = current_.lock()) *cut = true;
 }
 
 std::optional<actors::sandbox_record> memory_records::find(const std::string& id) const {
@@ -106,6 +130,7 @@ void decode_sandbox(proto::Sandbox::Reader s, answer& a) {
   a.cause = str(s.getCause());
   a.detail = str(s.getCauseDetail());
   a.commands_running = s.getCommandsRunning();
+  a.detached = s.getDetached();
   for (const auto w : s.getWarnings()) a.warnings.push_back(str(w));
 }
 
@@ -182,19 +207,34 @@ answer decode(const proto::frame& f) {
   return a;
 }
 
-client::client(node_fixture& node, const std::string& principal) : node_(node) {
-  handler_ = actors::open_connection(*node.system, node.slot->get(), 120s, node.config.node.name,
-                                     session, {principal, "127.0.0.1:1"});
-  node_.run();
-  hello();
+client::client(node_fixture& node, std::string principal,
+               const std::function<void(proto::Hello::Builder)>& hello_with)
+    : node_(node), principal_(std::move(principal)) {
+  reconnect(hello_with);
 }
 
 client::~client() {
   disconnect();
 }
 
-void client::hello() {
-  ask([](proto::Request::Builder r) { r.getBody().initHello().setProtocolVersion(1); });
+void client::reconnect(const std::function<void(proto::Hello::Builder)>& more) {
+  if (handler_.closed) disconnect();
+  session = std::make_shared<recording_session>();
+  actors::connection_setup setup{node_.slot->get(), node_.config.node.name, node_.worker->leases,
+                                 120s, std::chrono::seconds(node_.config.gateway.lease_seconds)};
+  handler_ = actors::open_connection(*node_.system, std::move(setup), session,
+                                     {principal_, "127.0.0.1:1"});
+  node_.clients.push_back(this);
+  node_.run();
+  hello(more);
+}
+
+void client::hello(const std::function<void(proto::Hello::Builder)>& more) {
+  ask([&](proto::Request::Builder r) {
+    auto h = r.getBody().initHello();
+    h.setProtocolVersion(1);
+    if (more) more(h);
+  });
 }
 
 void client::raw(proto::frame f) {
@@ -209,7 +249,9 @@ void client::read_replies(std::size_t queued) {
 }
 
 void client::disconnect() {
-  handler_.closed();
+  std::erase(node_.clients, this);
+  if (!handler_.closed) return;
+  std::exchange(handler_, {}).closed();
   node_.run();
 }
 
@@ -242,12 +284,22 @@ answer client::call(const fill& f, std::uint32_t deadline_ms, const std::string&
 }
 
 node_fixture::node_fixture(fake::script s, std::vector<actors::sandbox_record> known) {
-  runtime.set("scheduler.policy", caf::atom("testing"));
   config.state = "/nonexistent/dsec-test";
-  system = std::make_unique<caf::actor_system>(runtime);
+  s.held_time_out = false;
   backend = std::make_shared<fake::backend>(std::move(s));
-  auto store = std::make_unique<memory_records>();
-  records = store.get();
+  std::vector<actors::record_change> rows;
+  for (auto& r : known) rows.emplace_back(std::make_shared<const actors::sandbox_record>(r));
+  static_cast<void>(records->apply(rows));
+  start_again();
+}
+
+void node_fixture::start_again() {
+  runtime = std::make_unique<actors::runtime_config>();
+  runtime->set("scheduler.policy", caf::atom("testing"));
+  system = std::make_unique<caf::actor_system>(*runtime);
+  if (!backend) throw std::logic_error("the node has stopped");
+  backend = std::make_shared<fake::backend>(backend->host());
+  worker = std::make_shared<actors::worker>();
   worker->config = config;
   worker->backend = backend;
   worker->start_pool = start;
@@ -255,16 +307,17 @@ node_fixture::node_fixture(fake::script s, std::vector<actors::sandbox_record> k
   worker->copy_pool = copy;
   worker->background_pool = background;
   worker->health = std::make_shared<actors::health_board>();
-  worker->writer =
-      std::make_shared<actors::record_writer>(std::move(store), [](const base::result<void>&) {});
+  worker->writer = std::make_shared<actors::record_writer>(records->open(),
+                                                           actors::store_reporter(worker->health));
   worker->images = std::make_shared<fixed_images>();
   const auto began = scheduler().clock().now();
-  worker->wall = [this, began] {
-    return std::chrono::system_clock::time_point(1'700'000'000s) +
-           (scheduler().clock().now() - began);
-  };
+  worker->wall = [this, began, then = wall_] { return then + (scheduler().clock().now() - began); };
+  worker->leases =
+      std::make_shared<actors::lease_table>([this] { return scheduler().clock().now(); });
+  worker->epoch = "epoch" + std::to_string(++epochs_);
   worker->memory = [this]() -> base::result<actors::memory_reading> { return memory; };
-  table = actors::make_edge_table(std::move(known), *worker);
+  auto known = records->load();
+  table = actors::recover_sandboxes(std::move(*known), *worker);
   root = system->spawn(actors::root_supervisor,
                        actors::root_args{worker, table, slot, [this](const std::string& why) {
                                            given_up.push_back(why);
@@ -273,15 +326,55 @@ node_fixture::node_fixture(fake::script s, std::vector<actors::sandbox_record> k
 }
 
 node_fixture::~node_fixture() {
-  start->held = kill->held = copy->held = false;
+  if (system) end_actors();
+}
+
+/// Ends what is only memory: actors, and jobs that did not run.
+void node_fixture::end_actors() {
+  for (auto* c : std::exchange(clients, {})) c->drop();
+  for (auto* pool : {start.get(), kill.get(), copy.get(), background.get()}) {
+    pool->held = pool->full = false;
+    pool->jobs.clear();
+  }
+  wall_ = worker->wall();
   caf::anon_send_exit(root, caf::exit_reason::user_shutdown);
-  run();
+  while (scheduler().run() > 0) {
+  }
   root = nullptr;
   slot->set({});
-  start->jobs.clear();
-  kill->jobs.clear();
-  copy->jobs.clear();
-  background->jobs.clear();
+  for (auto* pool : {start.get(), kill.get(), copy.get(), background.get()}) pool->jobs.clear();
+  system.reset();
+  // It wrote what was due, unless it was cut off.
+  records->hold(false);
+  worker.reset();
+  table.reset();
+  runtime.reset();
+}
+
+void node_fixture::kill9() {
+  backend->die();
+  records->cut_off();
+  end_actors();
+}
+
+void node_fixture::leave() {
+  backend->leave();
+  worker->health->set_draining();
+  caf::scoped_actor self{*system, true};
+  const auto terminator = system->spawn(actors::terminator, root);
+  auto done = self->request(terminator, caf::infinite, actors::shut_down{.leave = true});
+  run();
+  for (auto* c : std::vector<client*>(clients)) c->disconnect();  // as the socket side does
+  run();
+  if (!self->has_next_message()) throw std::logic_error("the node does not leave");
+  done.receive([](actors::shut_down_done) {}, [](caf::error&) {});
+  caf::anon_send_exit(terminator, caf::exit_reason::user_shutdown);
+  end_actors();
+}
+
+void node_fixture::write_records() {
+  if (auto ok = worker->writer->wait(worker->writer->erase("nothing")); !ok)
+    throw std::logic_error(ok.error().to_string());
 }
 
 void node_fixture::run() {
@@ -369,6 +462,48 @@ client::fill kill_command(const std::string& sandbox_id, const std::string& comm
 
 client::fill list() {
   return [](proto::Request::Builder r) { r.getBody().setListSandboxes(); };
+}
+
+client::fill list_commands(const std::string& sandbox_id) {
+  return [=](proto::Request::Builder r) {
+    r.getBody().initListCommands().setSandboxId(sandbox_id.c_str());
+  };
+}
+
+client::fill set_detached(const std::string& sandbox_id, bool detached) {
+  return [=](proto::Request::Builder r) {
+    auto d = r.getBody().initSetDetached();
+    d.setSandboxId(sandbox_id.c_str());
+    d.setDetached(detached);
+  };
+}
+
+client::fill write_file(const std::string& sandbox_id, const std::string& path,
+                        const std::string& data, const std::string& operation) {
+  return [=](proto::Request::Builder r) {
+    auto w = r.getBody().initWriteFile();
+    w.setSandboxId(sandbox_id.c_str());
+    w.setPath(path.c_str());
+    w.setData({reinterpret_cast<const kj::byte*>(data.data()), data.size()});
+    w.setOperationId(operation.c_str());
+  };
+}
+
+client::fill read_file(const std::string& sandbox_id, const std::string& path) {
+  return [=](proto::Request::Builder r) {
+    auto f = r.getBody().initReadFile();
+    f.setSandboxId(sandbox_id.c_str());
+    f.setPath(path.c_str());
+  };
+}
+
+client::fill read_output(const std::string& sandbox_id, const std::string& command_id) {
+  return [=](proto::Request::Builder r) {
+    auto o = r.getBody().initReadOutput();
+    o.setSandboxId(sandbox_id.c_str());
+    o.setCommandId(command_id.c_str());
+    o.setLength(8U << 20U);
+  };
 }
 
 fake::script holding() {

@@ -6,6 +6,7 @@
 
 #include <capnp/message.h>
 
+#include <atomic>
 #include <caf/actor_system.hpp>
 #include <caf/scheduler/test_coordinator.hpp>
 #include <caf/send.hpp>
@@ -51,21 +52,28 @@ class manual_pool final : public base::executor {
   bool full = false;
 };
 
-class memory_records final : public actors::record_store {
+/// Rows that outlive the node.
+class memory_records final : public std::enable_shared_from_this<memory_records> {
  public:
-  base::result<std::vector<actors::sandbox_record>> load() override;
-  base::result<void> apply(const std::vector<actors::record_change>& changes) override;
+  base::result<std::vector<actors::sandbox_record>> load();
+  base::result<void> apply(const std::vector<actors::record_change>& changes);
   std::optional<actors::sandbox_record> find(const std::string& id) const;
   void fail_from_now(bool on);
   /// Nothing is written until it is let go.
   void hold(bool on);
+  /// A store for one node over these rows. cut_off() is what the node's kill -9 is for it: what it
+  /// had not written is lost.
+  std::unique_ptr<actors::record_store> open();
+  void cut_off();
 
  private:
+  struct session;
   mutable std::mutex mutex_;
   std::condition_variable released_;
   bool held_ = false;
   std::map<std::string, actors::sandbox_record> rows_;
   bool failing_ = false;
+  std::weak_ptr<std::atomic<bool>> current_;  // of the node that writes: whether it is cut off
 };
 
 /// Knows debian:12 (base), code:1 (workspace), pytest:8 (toolkit).
@@ -86,6 +94,7 @@ struct answer {
   std::string command_id, state, out, err;
   int exit_code = -1;
   bool timed_out = false, out_truncated = false, end_of_file = false, ended = false;
+  bool detached = false;
   std::uint64_t out_total = 0, offset = 0, size = 0, total = 0;
   std::uint32_t commands_running = 0;
 };
@@ -110,7 +119,8 @@ class client {
  public:
   using fill = std::function<void(proto::Request::Builder)>;
 
-  client(node_fixture& node, const std::string& principal);
+  client(node_fixture& node, std::string principal,
+         const std::function<void(proto::Hello::Builder)>& hello_with = {});
   ~client();
   client(const client&) = delete;
   client& operator=(const client&) = delete;
@@ -122,8 +132,12 @@ class client {
   /// ask() that must be answered at once.
   answer call(const fill& f, std::uint32_t deadline_ms = 0, const std::string& key = {});
   void raw(proto::frame f);
-  void hello();
+  void hello(const std::function<void(proto::Hello::Builder)>& more = {});
   void disconnect();
+  /// The node it spoke to is gone; it hears nothing of that.
+  void drop() { handler_ = {}; }
+  /// A new connection, to the node that is there now. Requests that were not answered are lost.
+  void reconnect(const std::function<void(proto::Hello::Builder)>& more = {});
   /// The client has read so much that only `queued` bytes are left.
   void read_replies(std::size_t queued);
 
@@ -131,6 +145,7 @@ class client {
 
  private:
   node_fixture& node_;
+  std::string principal_;
   net::session_handler handler_;
   std::uint64_t last_id_ = 0;
 };
@@ -140,6 +155,19 @@ class node_fixture {
   node_fixture() : node_fixture(fake::script{}) {}
   explicit node_fixture(fake::script s, std::vector<actors::sandbox_record> records = {});
   ~node_fixture();
+
+  /// kill -9 of the node: what it had not written is lost, what it had under way has no effect.
+  void kill9();
+  /// The node leaves in order and its sandboxes where they are.
+  void leave();
+  /// Another one over the same store and the same host.
+  void start_again();
+  void restart() {
+    kill9();
+    start_again();
+  }
+  /// What is due to be written is written.
+  void write_records();
 
   /// Runs actors and the pools that are not held until nothing moves.
   void run();
@@ -158,21 +186,27 @@ class node_fixture {
   std::shared_ptr<manual_pool> kill = std::make_shared<manual_pool>();
   std::shared_ptr<manual_pool> copy = std::make_shared<manual_pool>();
   std::shared_ptr<manual_pool> background = std::make_shared<manual_pool>();
-  memory_records* records = nullptr;
+  std::shared_ptr<memory_records> records = std::make_shared<memory_records>();
   std::shared_ptr<fake::backend> backend;
-  std::shared_ptr<actors::worker> worker = std::make_shared<actors::worker>();
+  std::shared_ptr<actors::worker> worker;
   actors::memory_reading memory{8ULL << 30U, 8ULL << 30U};
   std::shared_ptr<actors::edge_table> table;
   std::shared_ptr<actors::gateway_slot> slot = std::make_shared<actors::gateway_slot>();
   std::vector<std::string> given_up;
-  actors::runtime_config runtime;
+  std::unique_ptr<actors::runtime_config> runtime;
   std::unique_ptr<caf::actor_system> system;
   actors::root_actor root;
-  std::vector<client*> clients;
+  std::vector<client*> clients;  // that are connected
 
   caf::scheduler::test_coordinator& scheduler() {
     return dynamic_cast<caf::scheduler::test_coordinator&>(system->scheduler());
   }
+
+ private:
+  void end_actors();
+
+  std::chrono::system_clock::time_point wall_{std::chrono::seconds(1'700'000'000)};
+  unsigned epochs_ = 0;
 };
 
 /// Fills in a create of debian:12.
@@ -185,6 +219,12 @@ client::fill get_command(const std::string& sandbox_id, const std::string& comma
                          std::uint32_t wait_ms = 0);
 client::fill kill_command(const std::string& sandbox_id, const std::string& command_id);
 client::fill list();
+client::fill list_commands(const std::string& sandbox_id);
+client::fill set_detached(const std::string& sandbox_id, bool detached);
+client::fill write_file(const std::string& sandbox_id, const std::string& path,
+                        const std::string& data, const std::string& operation = {});
+client::fill read_file(const std::string& sandbox_id, const std::string& path);
+client::fill read_output(const std::string& sandbox_id, const std::string& command_id);
 
 /// A run script under which commands whose first argument is "hold" run until they are ended.
 fake::script holding();

@@ -24,7 +24,8 @@ struct reaper_fixture {
           return {[fixture](const sandbox_due& m) { fixture->due.push_back(m.due); }};
         },
         this);
-    who = system->spawn(reaper, edge);
+    leases = std::make_shared<lease_table>([this] { return scheduler().clock().now(); });
+    who = system->spawn(reaper, edge, leases);
     scheduler().run();
   }
   ~reaper_fixture() {
@@ -45,6 +46,7 @@ struct reaper_fixture {
   runtime_config runtime;
   std::unique_ptr<caf::actor_system> system;
   std::vector<sandbox_due::what> due;
+  std::shared_ptr<lease_table> leases;
   reaper_parent edge;
   reaper_actor who;
 };

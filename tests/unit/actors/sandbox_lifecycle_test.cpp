@@ -34,7 +34,7 @@ TEST_CASE("a create answers when the sandbox runs, and its record is written") {
   REQUIRE(node.backend->started().size() == 1);
   CHECK(node.backend->started()[0].hostname == "box");
   CHECK(node.backend->started()[0].layers.size() == 1);
-  REQUIRE(node.worker->writer->wait(node.worker->writer->erase("nothing")));
+  node.write_records();
   CHECK(node.record(a.sandbox_id)->phase == base::phase::running);
   CHECK(node.record(a.sandbox_id)->owner == "alice");
 }
@@ -51,7 +51,7 @@ TEST_CASE("the record is written while the backend starts") {
          }
          return {};
        }});
-  records = node.records;
+  records = node.records.get();
   client alice(node, "alice");
   CHECK(alice.call(create()).phase == "running");
   CHECK(seen.has_value());
@@ -346,6 +346,6 @@ TEST_CASE("a record keeps no environment once its sandbox has ended") {
   alice.call(stop(id));
   CHECK(node.table->sandboxes.at(id).book->record.spec.env.empty());
   CHECK(node.table->sandboxes.at(id).book->status.record()->spec.env.empty());
-  REQUIRE(node.worker->writer->wait(node.worker->writer->erase("nothing")));
+  node.write_records();
   CHECK(node.record(id)->spec.env.empty());
 }

@@ -114,7 +114,7 @@ TEST_CASE("a sandbox whose actors keep dying is given up, and nothing of it is l
   CHECK(node.backend->live() == 0);
   CHECK(alice.call(get(id)).code == "sandbox_failed");
   CHECK(alice.call(create()).phase == "running");
-  REQUIRE(node.worker->writer->wait(node.worker->writer->erase("nothing")));
+  node.write_records();
   CHECK(node.record(id)->phase == base::phase::failed);
 }
 
@@ -258,6 +258,6 @@ TEST_CASE("what an earlier process left running is lost, what it was stopping is
   CHECK(alice.call(get("e0-c")).cause == "lost");
   CHECK(alice.call(get("e0-d")).cause == "none");
   CHECK(alice.call(list()).ids.size() == 4);
-  REQUIRE(node.worker->writer->wait(node.worker->writer->erase("nothing")));
+  node.write_records();
   CHECK(node.record("e0-a")->phase == base::phase::failed);
 }

@@ -91,6 +91,9 @@ class threaded_node {
         actors::make_record_store(state.store()), [](const base::result<void>&) {});
     worker->images = std::make_shared<fixed_images>();
     worker->wall = [] { return std::chrono::system_clock::now(); };
+    worker->leases =
+        std::make_shared<actors::lease_table>([] { return std::chrono::steady_clock::now(); });
+    worker->epoch = "test";
     worker->memory = []() -> base::result<actors::memory_reading> {
       return actors::memory_reading{64ULL << 30U, 64ULL << 30U};
     };
@@ -137,8 +140,9 @@ class threaded_node {
 class blocking_client {
  public:
   explicit blocking_client(threaded_node& node)
-      : handler_(actors::open_connection(*node.system, node.slot->get(), 120s, "e0", session_,
-                                         {"alice", "x"})) {
+      : handler_(actors::open_connection(*node.system,
+                                         {node.slot->get(), "e0", node.worker->leases, 120s, 120s},
+                                         session_, {"alice", "x"})) {
     call([](proto::Request::Builder r) { r.getBody().initHello().setProtocolVersion(1); });
   }
   ~blocking_client() { handler_.closed(); }

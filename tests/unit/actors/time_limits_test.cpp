@@ -93,7 +93,7 @@ TEST_CASE("an ended sandbox is listed until its retention is over, then nothing 
   node.advance(2min, 1min);
   CHECK(alice.call(get(id)).code == "not_found");
   CHECK(alice.call(list()).ids.empty());
-  REQUIRE(node.worker->writer->wait(node.worker->writer->erase("nothing")));
+  node.write_records();
   CHECK_FALSE(node.record(id));
 }
 

@@ -1,0 +1,78 @@
+// Which clients are there. A lease is a name that a client gives on all its connections; it is held
+// while one of them is open, and ends some time after the last. What is bound to it asks here when
+// that is. Thread-safe: connections come and go on any thread, and outlive edges, so this belongs
+// to the node. Nothing here is stored: after a start of dsecd every lease counts anew.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+
+namespace dsec::actors {
+
+struct lease {
+  std::string id;        // empty: none
+  std::uint32_t ms = 0;  // from the last connection to the end of what is bound to it
+
+  explicit operator bool() const { return !id.empty(); }
+};
+
+class lease_table : public std::enable_shared_from_this<lease_table> {
+ public:
+  using time_point = std::chrono::steady_clock::time_point;
+
+  explicit lease_table(std::function<time_point()> now);
+
+  /// One open connection.
+  class holder {
+   public:
+    holder() = default;
+    ~holder() { let_go(); }
+    holder(holder&& other) noexcept = default;
+    holder& operator=(holder&& other) noexcept;
+    void let_go();
+
+   private:
+    friend class lease_table;
+    using key = std::pair<std::string, std::string>;
+    holder(std::shared_ptr<lease_table> table, key what)
+        : table_(std::move(table)), what_(std::move(what)) {}
+
+    std::shared_ptr<lease_table> table_;
+    key what_;
+  };
+  [[nodiscard]] holder hold(const std::string& principal, const lease& l);
+
+  /// When the lease ends; nullopt while somebody holds it. One that nobody has held since this
+  /// table was made counts from then.
+  std::optional<time_point> ends(const std::string& principal, const lease& l);
+  /// Leases that are held, or were not long ago.
+  [[nodiscard]] std::size_t size() const;
+
+ private:
+  using key = holder::key;  // principal and id
+  struct entry {
+    unsigned holders = 0;
+    time_point released;
+  };
+
+  void release(const key& what);
+  /// What ended so long ago that it makes no difference is not kept.
+  void forget_old(time_point now);
+
+  const std::function<time_point()> now_;
+  const time_point made_;
+  mutable std::mutex mutex_;
+  std::map<key, entry> known_;
+  std::deque<std::pair<time_point, key>> released_;  // in order; may name those held again
+  std::chrono::milliseconds longest_{0};             // of all times that anybody asked with
+};
+
+}  // namespace dsec::actors

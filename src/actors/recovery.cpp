@@ -1,0 +1,230 @@
+#include "actors/recovery.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "actors/exec_request.hpp"
+#include "actors/file_outcome.hpp"
+#include "base/log.hpp"
+
+namespace dsec::actors {
+namespace {
+
+using base::errc;
+
+constexpr std::size_t most_threads = 8;  // they wait for disks and for the launcher
+constexpr std::chrono::seconds progress_every{5};
+
+std::uint64_t unix_ms(std::chrono::system_clock::time_point t) {
+  return static_cast<std::uint64_t>(
+      std::chrono::duration_cast<std::chrono::milliseconds>(t.time_since_epoch()).count());
+}
+
+/// One record and what becomes of it.
+struct taken {
+  ledger_ptr book;
+  bool live = false;  // has a place: it runs, or something of it is still to be ended
+};
+
+/// Nothing runs in it any more.
+void write_off(ledger& book, const worker& env, base::cause why, std::string detail) {
+  auto& r = book.record;
+  if (r.phase < base::phase::running)
+    r.key.clear();  // it never ran: a retry with the key makes a new one
+  r.phase = base::phase::failed;
+  if (r.cause == base::cause::none) {
+    r.cause = why;
+    r.detail = std::move(detail);
+  }
+  forget_env(r.spec);
+  r.ended_unix_ms = unix_ms(env.wall());
+  auto snapshot = std::make_shared<const sandbox_record>(r);
+  env.writer->save(snapshot);
+  book.status.publish(std::move(snapshot));
+  base::log::warn("sandbox_lost",
+                  {{"sandbox", r.id}, {"cause", to_string(r.cause)}, {"detail", r.detail}});
+}
+
+bool can_come_again(const backends::known_command& known) {
+  const auto* failed = std::get_if<backends::command_failed>(&known.end);
+  return failed != nullptr && base::retryable(failed->why.code);
+}
+
+/// How a write ended; nullopt while that is still to come.
+std::optional<base::result<std::uint64_t>> outcome_of(const backends::known_command& known,
+                                                      backends::instance& instance) {
+  if (known.written_size) return *known.written_size;
+  if (const auto* failed = std::get_if<backends::command_failed>(&known.end))
+    return base::fail(failed->why);
+  if (const auto* exited = std::get_if<backends::command_exited>(&known.end))
+    return outcome_of_write(instance, known.argv.at(0), *exited);
+  return std::nullopt;
+}
+
+/// Writes with an id of their client's. Other file operations nobody can ask for any more.
+void restore_file(ledger& book, const backends::known_command& known) {
+  if (!known.id.starts_with(write_prefix) || known.argv.empty()) return;
+  auto outcome = outcome_of(known, *book.instance);
+  if (outcome && !*outcome && base::retryable(outcome->error().code))
+    return book.instance->withdraw(known.id);
+  book.writes.begin(known.id, known.argv.front());
+  if (outcome) book.writes.end(known.id, *std::move(outcome));
+}
+
+void restore_commands(ledger& book, const backends::recovered& found) {
+  for (const auto& known : found.commands) {
+    if (can_come_again(known)) {
+      // The dsecd that was told so died before it had freed the id.
+      book.instance->withdraw(known.id);
+    } else if (std::string_view(known.id).starts_with(reserved_prefix)) {
+      restore_file(book, known);
+    } else {
+      book.commands.restore(known);
+    }
+  }
+  book.commands.restore_used_up(found.used_up);
+}
+
+/// A sandbox that had ended. What its end left undone is done now.
+bool finish_end(ledger& book) {
+  if (!book.instance) return false;
+  const auto stopped = book.instance->stop();
+  if (stopped) return false;
+  base::log::error("sandbox_stop_incomplete",
+                   {{"sandbox", book.record.id}, {"why", stopped.error().to_string()}});
+  book.stop_incomplete = true;
+  return true;
+}
+
+/// A sandbox that nobody had ended, and that has ended all the same.
+bool settle_dead(ledger& book, const worker& env, base::cause why, std::string detail) {
+  // Whoever wanted it stopped has what he wanted, once its remains are gone.
+  if (book.record.phase == base::phase::stopping) return true;
+  write_off(book, env, why, std::move(detail));
+  return book.instance != nullptr;
+}
+
+void settle_alive(ledger& book) {
+  auto& r = book.record;
+  book.ever_ran = r.phase >= base::phase::running;
+  // Its actor finds it started, and goes on from there.
+  if (r.phase < base::phase::starting) r.phase = base::phase::starting;
+  base::log::debug(
+      "sandbox_taken_over",
+      {{"sandbox", r.id}, {"phase", to_string(r.phase)}, {"commands", book.commands.live()}});
+}
+
+taken take_over(sandbox_record record, const worker& env) {
+  taken t{std::make_shared<ledger>(std::move(record)), false};
+  auto& book = *t.book;
+  const bool had_ended = base::is_terminal(book.record.phase);
+  book.ever_ran = true;
+  book.askers.claimed = true;
+  auto found = env.backend->recover(start_spec_of(book.record), make_sink(t.book));
+  if (found) {
+    book.instance = std::move(found->instance);
+    restore_commands(book, *found);
+  }
+  if (had_ended) {
+    t.live = finish_end(book);
+  } else if (!found && found.error().code == errc::not_found) {
+    t.live = settle_dead(book, env, base::cause::lost, "nothing of it outlived the dsecd before");
+  } else if (!found) {
+    t.live = settle_dead(book, env, base::cause::backend,
+                         "it could not be taken over: " + found.error().to_string());
+  } else if (!found->alive) {
+    t.live = settle_dead(book, env, found->died_of, std::move(found->detail));
+  } else {
+    settle_alive(book);
+    t.live = true;
+  }
+  if (!found || !found->alive || had_ended) book.commands.lose_all(why_not_running(book.record));
+  book.status.set_busy(book.commands.live(), 0);
+  book.released = !t.live;
+  return t;
+}
+
+/// Several at a time, in the order of the records.
+class takeover {
+ public:
+  takeover(std::vector<sandbox_record> records, const worker& env)
+      : records_(std::move(records)), env_(env), taken_(records_.size()) {}
+
+  std::vector<taken> run() {
+    std::vector<std::thread> helpers;
+    for (std::size_t i = 1; i < std::min(most_threads, records_.size()); ++i)
+      helpers.emplace_back([this] { work(); });
+    work();
+    for (auto& h : helpers) h.join();
+    return std::move(taken_);
+  }
+
+ private:
+  void work() {
+    for (auto i = next_++; i < records_.size(); i = next_++) {
+      taken_[i] = take_over(std::move(records_[i]), env_);
+      tell_progress(++done_);
+    }
+  }
+
+  void tell_progress(std::size_t done) {
+    const auto now = std::chrono::steady_clock::now().time_since_epoch().count();
+    auto last = told_.load();
+    const auto due = last + std::chrono::steady_clock::duration(progress_every).count();
+    if (now < due || !told_.compare_exchange_strong(last, now)) return;
+    base::log::info("taking_over", {{"done", done}, {"of", records_.size()}});
+  }
+
+  std::vector<sandbox_record> records_;
+  const worker& env_;
+  std::vector<taken> taken_;
+  std::atomic<std::size_t> next_{0}, done_{0};
+  std::atomic<std::chrono::steady_clock::rep> told_{
+      std::chrono::steady_clock::now().time_since_epoch().count()};
+};
+
+void end_unknown(const worker& env) {
+  const auto ended = env.backend->end_unrecovered();
+  if (ended) return;
+  base::log::error("leftovers_not_ended", {{"why", ended.error().to_string()}});
+  env.health->report("leftovers", ended.error().to_string());
+}
+
+}  // namespace
+
+std::shared_ptr<edge_table> recover_sandboxes(std::vector<sandbox_record> records,
+                                              const worker& env) {
+  const auto began = std::chrono::steady_clock::now();
+  auto all = takeover(std::move(records), env).run();
+  end_unknown(env);
+  std::stable_sort(all.begin(), all.end(), [](const taken& a, const taken& b) {
+    return a.book->record.ended_unix_ms < b.book->record.ended_unix_ms;
+  });
+  auto table = std::make_shared<edge_table>();
+  std::size_t live = 0;
+  for (auto& t : all) {
+    const auto& r = t.book->record;
+    if (!r.key.empty())
+      table->keys.emplace(edge_table::key{r.owner, r.key}, used_key{r.id, r.body_hash});
+    edge_entry e;
+    e.live = t.live;
+    e.taken_over = true;
+    live += t.live ? 1 : 0;
+    if (!t.live) table->ended.push_back(r.id);
+    const auto id = r.id;
+    e.book = std::move(t.book);
+    table->sandboxes.emplace(id, std::move(e));
+  }
+  const auto spent = std::chrono::duration_cast<std::chrono::milliseconds>(
+      std::chrono::steady_clock::now() - began);
+  base::log::info("taken_over",
+                  {{"live", live}, {"ended", all.size() - live}, {"spent_ms", spent.count()}});
+  return table;
+}
+
+}  // namespace dsec::actors
