@@ -104,6 +104,7 @@ void drain(int fd) {
   char text[4096];
   while (call(__NR_read, fd, text, sizeof text) > 0) {
   }
+  call(__NR_close, fd);
 }
 
 [[noreturn]] void run() {

@@ -1,4 +1,4 @@
-// Children that share memory with their parent, which sleeps until they exec or end (kernel.hpp).
+// Children that share memory with their parent (kernel.hpp).
 #include <linux/sched.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -14,7 +14,7 @@ alignas(16) char stacks[2][65536];
 
 long start_child(int depth, unsigned long flags, int cgroup, int (*main)(void*), void* argument) {
   clone_args how = {};
-  how.flags = CLONE_VM | CLONE_VFORK | flags | (cgroup >= 0 ? CLONE_INTO_CGROUP : 0UL);
+  how.flags = CLONE_VM | flags | (cgroup >= 0 ? CLONE_INTO_CGROUP : 0UL);
   how.exit_signal = SIGCHLD;
   how.cgroup = static_cast<__u64>(cgroup >= 0 ? cgroup : 0);
   how.stack = reinterpret_cast<__u64>(stacks[depth]);
@@ -39,11 +39,14 @@ long start_child(int depth, unsigned long flags, int cgroup, int (*main)(void*),
   return must("clone3", result);
 }
 
-void run_helper(unsigned long flags, int (*main)(void*), void* argument, int depth) {
-  const long pid = start_child(depth, CLONE_FILES | flags, -1, main, argument);
+void wait_child(long pid) {
   int status = 0;
   must("wait", call(__NR_wait4, pid, &status, 0, nullptr));
   if (status != 0) give_up("helper", -1);
+}
+
+void run_helper(unsigned long flags, int (*main)(void*), void* argument, int depth) {
+  wait_child(start_child(depth, CLONE_VFORK | CLONE_FILES | flags, -1, main, argument));
 }
 
 }  // namespace floor_bench

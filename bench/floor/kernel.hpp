@@ -2,6 +2,8 @@
 // made.
 #pragma once
 
+#include <time.h>
+
 #include <initializer_list>
 #include <string>
 #include <vector>
@@ -11,6 +13,9 @@
 namespace floor_bench {
 
 inline constexpr int max_layers = 16;
+/// Descriptors that outlive a create lie from here on: a child takes a copy of those below only, so
+/// that it costs the same however many sandboxes live.
+inline constexpr int first_kept = 256;
 
 struct setup {
   int template_ns = -1;             // a mount namespace with one empty mount
@@ -18,6 +23,12 @@ struct setup {
   std::vector<std::string> lowers;  // attached, topmost first
 };
 extern setup ready;
+
+inline double now_ms() {
+  timespec t{};
+  ::clock_gettime(CLOCK_MONOTONIC, &t);
+  return static_cast<double>(t.tv_sec) * 1e3 + static_cast<double>(t.tv_nsec) / 1e6;
+}
 
 struct option {
   const char* key;
@@ -28,10 +39,12 @@ int open_at(int dir, const char* path, int flags);
 int make_fs(const char* type, std::initializer_list<option> options, unsigned attributes);
 void attach(int mount, int dir, const char* path);
 
-/// clone3 with CLONE_VM, CLONE_VFORK and `flags`; the child runs main(argument) on a stack of its
-/// own, one per depth of nesting. Returns the pid.
+/// clone3 with CLONE_VM and `flags`; the child runs main(argument) on a stack of its own, one per
+/// depth of nesting. Returns the pid.
 long start_child(int depth, unsigned long flags, int cgroup, int (*main)(void*), void* argument);
-/// The same with a shared table of descriptors, waited for.
+/// Ends this process when the child did not end with 0.
+void wait_child(long pid);
+/// A child with a shared table of descriptors, waited for.
 void run_helper(unsigned long flags, int (*main)(void*), void* argument, int depth = 0);
 
 }  // namespace floor_bench

@@ -1,21 +1,21 @@
-// The floor under create_exec and exec_rtt: what the kernel itself takes for the same work. Prints
-// one figure per line, in milliseconds, after a warm-up. Needs root.
+// The floor under the bench groups: what the kernel itself takes for the same work. Prints one
+// figure per line, in milliseconds, after a warm-up; with a name before it where there are several
+// kinds. Needs root.
 //   floor create COUNT DISK PROGRAM LAYER...   sandbox made -> PROGRAM's result, in a sandbox of
 //                                              these EROFS layers (bottom first) with its writable
 //                                              layer below the directory DISK
 //   floor spawn COUNT PROGRAM [ARGUMENT...]    bare vfork + exec + wait on the host
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/sendfile.h>
-#include <sys/stat.h>
+//   floor churn SECONDS WORKERS DISK PROGRAM LAYER...    whole lives, one after another (crowd.cpp)
+//   floor density COUNT WORKERS DISK PROGRAM LAYER...    all alive at once
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
 #include <string>
+#include <vector>
 
+#include "floor/crowd.hpp"
 #include "floor/kernel.hpp"
 #include "floor/sandbox.hpp"
 
@@ -23,67 +23,34 @@ namespace floor_bench {
 namespace {
 
 constexpr int warm_up = 5;
-constexpr int first_free_fd = 32;  // below are aether's
-// Keeps the descriptor table of every child large enough: growing one that is shared (CLONE_FILES)
-// waits for a grace period of RCU, 10 ms and more (expand_fdtable in the kernel's fs/file.c).
-constexpr int high_fd = 255;
-
-double now() {
-  timespec t{};
-  ::clock_gettime(CLOCK_MONOTONIC, &t);
-  return static_cast<double>(t.tv_sec) * 1e3 + static_cast<double>(t.tv_nsec) / 1e6;
-}
-
-/// aether's program from beside this one, in a sealed memory file.
-int load_aether() {
-  char self[4096];
-  const auto n = ::readlink("/proc/self/exe", self, sizeof self - 1);
-  const auto path = std::string(self, static_cast<std::size_t>(n)) + "_aether";
-  const int file = open_at(AT_FDCWD, path.c_str(), O_RDONLY);
-  struct stat info {};
-  ::fstat(file, &info);
-  const int memory = ::memfd_create("aether", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-  if (::sendfile(memory, file, nullptr, static_cast<std::size_t>(info.st_size)) != info.st_size) {
-    give_up("copy aether", -5);
-  }
-  ::fcntl(memory, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
-  const auto link = "/proc/self/fd/" + std::to_string(memory);
-  const int readable =
-      open_at(AT_FDCWD, link.c_str(), O_RDONLY);  // a file open for writing cannot be executed
-  ::close(memory);
-  ::close(file);
-  return readable;
-}
 
 int create_loop(int count, const std::string& disk, const char* program,
                 const std::vector<std::string>& layers) {
-  for (int fd = 3; fd < first_free_fd; ++fd) {
-    if (::fcntl(fd, F_GETFD) < 0) ::dup3(open_at(AT_FDCWD, "/dev/null", O_RDWR), fd, O_CLOEXEC);
-  }
   const std::string name = "floor-" + std::to_string(::getpid());
-  ::dup3(first_free_fd - 1, high_fd, O_CLOEXEC);
-  ready.aether = load_aether();
-  const groups g = make_groups(name, aether_id);
+  open_hierarchies();
+  groups g = make_groups(name, aether_id);
   if (const int worker = ::fork(); worker == 0) {
-    // A child, so that the groups are removed by the parent whatever happens, in the host's mount
-    // namespace.
+    // A child, so that the groups are removed by the parent whatever happens.
     prepare(disk, layers);
+    std::vector<slot> used;
     for (int i = -warm_up; i < count; ++i) {
       slot s = make_slot(std::to_string(i + warm_up));
-      const double began = now();
+      const double began = now_ms();
       sandbox made = create(s, g, program);
-      const double took = now() - began;
+      const double took = now_ms() - began;
       destroy(made);
       drop_slot(s);
+      used.push_back(std::move(s));
       if (i >= 0) std::printf("%.4f\n", took);
     }
-    remove_homes();
+    // Not between creates: ext4 is slow to give out what was just given back.
+    for (const slot& s : used) remove_home(s);
     std::fflush(stdout);
     ::_exit(0);
   } else {
     int status = 0;
     ::waitpid(worker, &status, 0);
-    remove_groups();
+    remove_groups(g);
     return status == 0 ? 0 : 1;
   }
 }
@@ -97,11 +64,11 @@ int exec_program(void* argument) {
 
 int spawn_loop(int count, char** argv) {
   for (int i = -warm_up; i < count; ++i) {
-    const double began = now();
+    const double began = now_ms();
     const long pid = start_child(0, 0, -1, exec_program, argv);
     int status = 0;
     must("wait", call(__NR_wait4, pid, &status, 0, nullptr));
-    const double took = now() - began;
+    const double took = now_ms() - began;
     if (status != 0) give_up("the program failed", -5);
     if (i >= 0) std::printf("%.4f\n", took);
   }
@@ -110,20 +77,35 @@ int spawn_loop(int count, char** argv) {
 
 int usage() {
   std::fputs(
-      "usage: floor create COUNT DISK PROGRAM LAYER... | floor spawn COUNT PROGRAM [ARGUMENT...]\n",
+      "usage: floor create COUNT DISK PROGRAM LAYER... | floor spawn COUNT PROGRAM [ARGUMENT...] "
+      "|\n"
+      "       floor churn SECONDS WORKERS DISK PROGRAM LAYER... |\n"
+      "       floor density COUNT WORKERS DISK PROGRAM LAYER...\n",
       stderr);
   return 2;
+}
+
+int run(int argc, char** argv) {
+  if (argc < 4) return usage();
+  const std::string what = argv[1];
+  const int count = std::atoi(argv[2]);
+  if (what == "spawn") return spawn_loop(count, argv + 3);
+  const int fixed = what == "create" ? 5 : 6;
+  if (argc <= fixed || argc > fixed + max_layers) return usage();
+  const std::vector<std::string> layers(argv + fixed, argv + argc);
+  if (what == "create") {
+    prepare_process(0);
+    return create_loop(count, argv[3], argv[4], layers);
+  }
+  const crowd_plan plan{count, std::atoi(argv[3]), argv[4], argv[5], layers};
+  if (what == "churn") return churn(plan);
+  if (what == "density") return density(plan);
+  return usage();
 }
 
 }  // namespace
 }  // namespace floor_bench
 
 int main(int argc, char** argv) {
-  if (argc < 4) return floor_bench::usage();
-  const std::string what = argv[1];
-  const int count = std::atoi(argv[2]);
-  if (what == "spawn") return floor_bench::spawn_loop(count, argv + 3);
-  if (what != "create" || argc < 6 || argc > 5 + floor_bench::max_layers)
-    return floor_bench::usage();
-  return floor_bench::create_loop(count, argv[3], argv[4], {argv + 5, argv + argc});
+  return floor_bench::run(argc, argv);
 }

@@ -1,24 +1,19 @@
-// What stands before any sandbox does: layers, skeleton, template namespace, slots (sandbox.hpp).
+// What stands before any sandbox does: layers, skeleton, template namespace (sandbox.hpp).
 #include <fcntl.h>
-#include <ftw.h>
 #include <linux/fs.h>
 #include <linux/loop.h>
 #include <linux/mount.h>
-#include <net/if.h>
-#include <netinet/in.h>
 #include <sched.h>
-#include <signal.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/mount.h>
-#include <sys/socket.h>
+#include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdio>
-#include <cstring>
+#include <string>
 
 #include "floor/kernel.hpp"
 #include "floor/sandbox.hpp"
@@ -28,6 +23,8 @@ namespace floor_bench {
 setup ready;
 
 namespace {
+
+constexpr int first_free_fd = 32;  // below are aether's
 
 int loop_device(const std::string& image) {
   const int control = open_at(AT_FDCWD, "/dev/loop-control", O_RDWR);
@@ -94,16 +91,6 @@ int make_template(void*) {
   return 0;
 }
 
-void write_map(int pid, const char* file) {
-  char path[64];
-  char map[64];
-  std::snprintf(path, sizeof path, "/proc/%d/%s", pid, file);
-  const int n = std::snprintf(map, sizeof map, "0 %u 65536", id_base);
-  const int fd = open_at(AT_FDCWD, path, O_WRONLY);
-  must(path, call(__NR_write, fd, map, n));
-  ::close(fd);
-}
-
 /// Unrelated things lie below, so ext4 spreads them (chattr(1) +T). Others refuse the flag.
 void spread_below(const char* directory) {
   const int fd = open_at(AT_FDCWD, directory, O_RDONLY | O_DIRECTORY);
@@ -115,25 +102,25 @@ void spread_below(const char* directory) {
   ::close(fd);
 }
 
-std::string make_home(const std::string& name) {
-  const std::string home = "/disk/" + name;
-  for (const char* below : {"", "/u", "/w"}) {
-    must("mkdir", call(__NR_mkdir, (home + below).c_str(), 0755));
+/// aether's program from beside this one, in a sealed memory file.
+int load_aether() {
+  char self[4096];
+  const auto n = ::readlink("/proc/self/exe", self, sizeof self - 1);
+  const auto path = std::string(self, static_cast<std::size_t>(n)) + "_aether";
+  const int file = open_at(AT_FDCWD, path.c_str(), O_RDONLY);
+  struct stat info {};
+  ::fstat(file, &info);
+  const int memory = ::memfd_create("aether", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  if (::sendfile(memory, file, nullptr, static_cast<std::size_t>(info.st_size)) != info.st_size) {
+    give_up("copy aether", -5);
   }
-  return home;
-}
-
-int remove_entry(const char* path, const struct stat*, int, FTW* at) {
-  return at->level == 0 ? 0 : ::remove(path);
-}
-
-void loopback_up() {
-  const int s = ::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  ifreq request{};
-  std::strcpy(request.ifr_name, "lo");
-  request.ifr_flags = IFF_UP;
-  must("lo up", call(__NR_ioctl, s, SIOCSIFFLAGS, &request));
-  ::close(s);
+  ::fcntl(memory, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
+  const auto link = "/proc/self/fd/" + std::to_string(memory);
+  const int readable =
+      open_at(AT_FDCWD, link.c_str(), O_RDONLY);  // a file open for writing cannot be executed
+  ::close(memory);
+  ::close(file);
+  return readable;
 }
 
 }  // namespace
@@ -156,6 +143,16 @@ int make_fs(const char* type, std::initializer_list<option> options, unsigned at
 
 void attach(int mount, int dir, const char* path) {
   must("move_mount", call(__NR_move_mount, mount, "", dir, path, MOVE_MOUNT_F_EMPTY_PATH));
+}
+
+void prepare_process(int most) {
+  for (int fd = 3; fd < first_free_fd; ++fd) {
+    if (::fcntl(fd, F_GETFD) < 0) ::dup3(open_at(AT_FDCWD, "/dev/null", O_RDWR), fd, O_CLOEXEC);
+  }
+  // Growing a table that is shared (CLONE_FILES) waits for a grace period of RCU, 10 ms and more
+  // (expand_fdtable in the kernel's fs/file.c): large enough from the start.
+  must("table", ::dup3(first_free_fd - 1, first_kept + most, O_CLOEXEC));
+  ready.aether = load_aether();
 }
 
 void prepare(const std::string& disk, const std::vector<std::string>& layers) {
@@ -187,55 +184,6 @@ void prepare(const std::string& disk, const std::vector<std::string>& layers) {
   for (std::size_t i = 0; i < images.size(); ++i) {
     attach(images[i], AT_FDCWD, ("/layer" + std::to_string(i)).c_str());
   }
-}
-
-slot make_slot(const std::string& name) {
-  int mapped[2];
-  int done[2];
-  must("pipe", call(__NR_pipe2, mapped, O_CLOEXEC));
-  must("pipe", call(__NR_pipe2, done, O_CLOEXEC));
-  const int pid = ::fork();
-  if (pid == 0) {
-    char byte;
-    // The namespace's owner is the uid that makes it: aether's (user_namespaces(7)).
-    must("setresgid", call(__NR_setresgid, aether_id, aether_id, aether_id));
-    must("setresuid", call(__NR_setresuid, aether_id, aether_id, aether_id));
-    call(__NR_prctl, 4 /* PR_SET_DUMPABLE */, 1);
-    must("unshare user", call(__NR_unshare, CLONE_NEWUSER));
-    call(__NR_write, done[1], "u", 1);
-    call(__NR_read, mapped[0], &byte, 1);
-    must("setresgid", call(__NR_setresgid, 0, 0, 0));
-    must("setresuid", call(__NR_setresuid, 0, 0, 0));
-    must("unshare", call(__NR_unshare, CLONE_NEWNET | CLONE_NEWUTS | CLONE_NEWIPC));
-    loopback_up();
-    call(__NR_write, done[1], "n", 1);
-    call(__NR_read, mapped[0], &byte, 1);
-    ::_exit(0);
-  }
-  char byte;
-  call(__NR_read, done[0], &byte, 1);
-  write_map(pid, "uid_map");
-  write_map(pid, "gid_map");
-  call(__NR_write, mapped[1], "m", 1);
-  call(__NR_read, done[0], &byte, 1);
-  slot s;
-  const auto open_ns = [pid](const char* name) {
-    return open_at(AT_FDCWD, ("/proc/" + std::to_string(pid) + "/ns/" + name).c_str(), O_RDONLY);
-  };
-  s = {open_ns("user"), open_ns("net"), open_ns("uts"), open_ns("ipc"), make_home(name)};
-  call(__NR_write, mapped[1], "g", 1);
-  for (const int fd : {mapped[0], mapped[1], done[0], done[1]}) ::close(fd);
-  ::waitpid(pid, nullptr, 0);
-  return s;
-}
-
-void drop_slot(slot& s) {
-  for (const int fd : {s.user, s.net, s.uts, s.ipc}) ::close(fd);
-  s = {};
-}
-
-void remove_homes() {
-  ::nftw("/disk", remove_entry, 16, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
 }
 
 }  // namespace floor_bench

@@ -3,6 +3,7 @@
 #include "floor/sandbox.hpp"
 
 #include <fcntl.h>
+#include <linux/close_range.h>
 #include <linux/mount.h>
 #include <linux/securebits.h>
 #include <sched.h>
@@ -133,6 +134,7 @@ void place_fds(const plan& p) {
 
 int init_main(void* argument) {
   auto& p = *static_cast<plan*>(argument);
+  must("fds", call(__NR_close_range, first_kept, ~0U, CLOSE_RANGE_UNSHARE));
   for (const int tasks : p.g.init_tasks) must("tasks", call(__NR_write, tasks, "0", 1));
   must("template", call(__NR_setns, ready.template_ns, CLONE_NEWNS));
   must("net", call(__NR_setns, p.s.net, CLONE_NEWNET));
@@ -164,10 +166,12 @@ sandbox create(const slot& s, const groups& g, const char* program) {
   must("socketpair", call(__NR_socketpair, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends));
   plan p{s, g, program, root, ends[1]};
   sandbox made;
-  made.pid = static_cast<int>(start_child(0, CLONE_NEWPID, g.init, init_main, &p));
+  constexpr unsigned long flags = CLONE_NEWPID | CLONE_VFORK | CLONE_FILES;
+  made.pid = static_cast<int>(start_child(0, flags, g.init, init_main, &p));
   ::close(ends[1]);
   ::close(root);
-  made.channel = ends[0];
+  made.channel = static_cast<int>(must("keep", ::fcntl(ends[0], F_DUPFD_CLOEXEC, first_kept)));
+  ::close(ends[0]);
   char result = 0;
   if (call(__NR_read, made.channel, &result, 1) != 1 || result != 'k') {
     give_up("the program failed", -EIO);

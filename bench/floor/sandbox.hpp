@@ -21,14 +21,18 @@ struct sandbox {
 inline constexpr unsigned id_base = 1'600'000'000;    // first host uid of the range
 inline constexpr unsigned aether_id = 1'700'000'000;  // aether's uid and gid, not mapped inside
 
+/// Puts this process's descriptors in order, for at most `most` sandboxes alive at once. Before
+/// anything else.
+void prepare_process(int most);
 /// Enters a mount namespace of this process's own that holds only the layers (bottom first), the
 /// skeleton and `disk`, the directory of the writable layers.
 void prepare(const std::string& disk, const std::vector<std::string>& layers);
 
 slot make_slot(const std::string& name);
+/// Closes the namespaces, which a sandbox that was made in them keeps.
 void drop_slot(slot& s);
-/// Deletes all homes. Not between creates: ext4 is slow to give out what was just given back.
-void remove_homes();
+/// Deletes the directory of its writable layer.
+void remove_home(const slot& s);
 
 /// From nothing to the result of `program`; ends the process when that is not 0.
 sandbox create(const slot& s, const groups& g, const char* program);

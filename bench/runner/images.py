@@ -15,15 +15,14 @@ PROGRAM = "/bin/true"
 FILES = 200  # in workspace and toolkit each, so that they are trees and not empty
 
 
+Trees = dict[str, pathlib.Path]  # kind -> directory
+
+
 @dataclasses.dataclass
 class Layers:
-    rootfs: pathlib.Path     # the base as a directory
+    """In the store of one dsecd."""
     blobs: list[str]         # EROFS images, bottom first
     references: list[str]    # names, bottom first
-
-    @property
-    def program(self) -> str:
-        return PROGRAM
 
 
 def _libraries(program: str) -> list[str]:
@@ -53,11 +52,15 @@ def _make_files(root: pathlib.Path, below: str) -> None:
         (directory / f"file{i}").write_text(f"{below} {i}\n" * 20)
 
 
-def make(dsecd: str, state: pathlib.Path, scratch: pathlib.Path) -> Layers:
+def make(scratch: pathlib.Path) -> Trees:
     trees = {kind: scratch / kind for kind in NAMES}
     _make_base(trees["base"])
     _make_files(trees["workspace"], "srv/work")
     _make_files(trees["toolkit"], "opt/tool")
+    return trees
+
+
+def add(dsecd: str, state: pathlib.Path, trees: Trees) -> Layers:
     blobs = []
     for kind, reference in NAMES.items():
         done = subprocess.run([dsecd, "image", "import", reference, str(trees[kind]), "--kind", kind, "--state",
@@ -67,4 +70,4 @@ def make(dsecd: str, state: pathlib.Path, scratch: pathlib.Path) -> Layers:
         name, tag = reference.split(":")
         manifest = json.loads((state / "images" / "manifests" / kind / f"{name}@{tag}.json").read_text())
         blobs.append(str(state / "images" / "blobs" / "sha256" / f"{manifest['digest']}.erofs"))
-    return Layers(trees["base"], blobs, list(NAMES.values()))
+    return Layers(blobs, list(NAMES.values()))

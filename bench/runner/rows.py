@@ -10,7 +10,8 @@ class Row:
     name: str  # group.metric
     value: float
     unit: str
-    target: float | None  # what value must not exceed; None for peers
+    target: float | None  # what value is held against; None for peers and for what explains other rows
+    bound: str | None     # how: "at most" or "at least"
     holds: bool
     how: str
     n: int
@@ -46,31 +47,38 @@ class Series:
         return min(percentile(block, 0.5) for block in self.blocks)
 
     @property
-    def p50(self) -> float:
-        return percentile(self.all, 0.50)
+    def p50(self) -> float | None:
+        return percentile(self.all, 0.50) if self.all else None
 
     @property
-    def p99(self) -> float:
-        return percentile(self.all, 0.99)
+    def p99(self) -> float | None:
+        return percentile(self.all, 0.99) if self.all else None
 
     @property
     def success(self) -> float:
         return len(self.all) / max(1, len(self.all) + self.failed)
 
 
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 4)
+
+
 def row(name: str, series: Series, how: str, *, value: float | None = None, at_most: float | None = None,
-        unit: str = "ms") -> Row:
-    """A row whose value is the series' best p50 unless given. Without a target it holds when it was measured."""
+        at_least: float | None = None, unit: str = "ms") -> Row:
+    """A row whose value is the series' best p50 unless given; n, p50, p99 and success are the series'. Without a target
+    it holds when every attempt succeeded."""
     value = series.best_p50 if value is None else value
-    complete = series.failed == 0
-    return Row(name=name, value=round(value, 4), unit=unit, target=None if at_most is None else round(at_most, 4),
-               holds=complete and (at_most is None or value <= at_most), how=how, n=len(series.all),
-               p50=round(series.p50, 4), p99=round(series.p99, 4), success=round(series.success, 4))
+    reached = (at_most is None or value <= at_most) and (at_least is None or value >= at_least)
+    bound = "at most" if at_most is not None else "at least" if at_least is not None else None
+    return Row(name=name, value=round(value, 4), unit=unit, target=_rounded(at_least if at_most is None else at_most),
+               bound=bound, holds=series.failed == 0 and reached, how=how, n=len(series.all),
+               p50=_rounded(series.p50), p99=_rounded(series.p99), success=round(series.success, 4))
 
 
 def print_rows(rows: list[Row]) -> None:
     for r in rows:
-        target = "" if r.target is None else f" (target {r.target:g})"
+        target = "" if r.target is None else f" ({r.bound} {r.target:g})"
+        spread = "" if r.p50 is None else f"p50 {r.p50:.3f}, p99 {r.p99:.3f}, "
         mark = "ok  " if r.holds else "MISS"
-        print(f"{mark} {r.name:28} {r.value:9.3f} {r.unit}{target}; p50 {r.p50:.3f}, p99 {r.p99:.3f}, n {r.n}, "
-              f"success {r.success:.0%}; {r.how}", flush=True)
+        print(f"{mark} {r.name:28} {r.value:9.3f} {r.unit}{target}; {spread}n {r.n}, success {r.success:.1%}; {r.how}",
+              flush=True)

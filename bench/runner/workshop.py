@@ -1,63 +1,56 @@
-"""What must stand before measuring: built programs, peers, image layers, and a dsecd of our own. All of it hangs under
-one temporary directory and one instance name, is taken down at the end, and is then looked for: a leak is an error."""
+"""What must stand before measuring: built programs, peers, trees to make image layers of. Groups start a dsecd of
+their own in it. All of it hangs under one temporary directory and one instance name."""
 import contextlib
 import dataclasses
+import itertools
 import os
 import pathlib
 import shutil
-import signal
 import subprocess
-import time
+from collections.abc import Iterator
 
-from runner import images
+from runner import images, programs
 from runner.errors import Unable
 from runner.rows import Series
+from runner.worker import Worker
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = ROOT / "build" / "release"
+PYTHON = str(ROOT / "build" / "venv" / "bin" / "python")
 PROGRAMS = ["dsecd", "measure", "floor", "ws_echo"]
 # Debian's name of each program that is measured beside us, or needed to make images.
 PACKAGES = {"bwrap": "bubblewrap", "runc": "runc", "mkfs.erofs": "erofs-utils", "busybox": "busybox-static"}
-START_SECONDS = 60
-STOP_SECONDS = 90  # longer than dsecd gives itself
-CONFIG = """\
-[gateway]
-port = 0
-
-[node]
-instance = "{instance}"
-uid_base = 1300000000
-aether_uid_base = 1250000000
-"""
 
 
 @dataclasses.dataclass
 class Workshop:
     quick: bool
     scratch: pathlib.Path
-    layers: images.Layers
-    url: str
-    key: str
+    trees: images.Trees
+    _numbers: Iterator[int] = dataclasses.field(default_factory=itertools.count)
 
     def program(self, name: str) -> str:
         return str(BUILD / "src" / name) if name == "dsecd" else str(BUILD / "bench" / name)
 
+    def worker(self, **node: object) -> Worker:
+        """A dsecd with these keys of its configuration's [node]."""
+        number = next(self._numbers)
+        return Worker(self.program("dsecd"), self.scratch / f"worker{number}", f"{self.scratch.name}-{number}",
+                      self.trees, node)
+
+    def disk(self, name: str) -> str:
+        """A new directory for the floor's writable layers."""
+        made = self.scratch / f"{name}{next(self._numbers)}"
+        made.mkdir()
+        return str(made)
+
     def samples(self, arguments: list[str], into: Series) -> None:
         """Runs a program that prints one figure per line; one block of the series."""
-        done = subprocess.run(arguments, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=600)
-        block = []
-        for line in done.stdout.splitlines():
-            if line.startswith("failed "):
-                into.failed += int(line.split()[1])
-            else:
-                block.append(float(line))
-        if not block:
-            raise Unable(f"{' '.join(arguments)} measured nothing: {done.stderr.strip()[-500:]}")
-        if done.stderr:
-            print(done.stderr.strip()[-500:], flush=True)
-        if done.returncode != 0 and into.failed == 0:
-            into.failed += 1
-        into.blocks.append(block)
+        figures = programs.run(arguments)
+        if not figures.all(""):
+            raise Unable(f"{' '.join(arguments)} measured nothing: {figures.failed} attempts failed")
+        into.failed += figures.failed
+        into.blocks.append(figures.all(""))
 
 
 def _run(arguments: list[str], what: str, **options) -> str:
@@ -85,60 +78,13 @@ def _build() -> None:
     _run(["cmake", "--build", str(BUILD), "--target", *PROGRAMS], "the build", cwd=ROOT)
 
 
-def _start(dsecd: str, state: pathlib.Path, config: pathlib.Path) -> tuple[subprocess.Popen, str, str]:
-    log = (state / "dsecd.log").open("wb")
-    daemon = subprocess.Popen([dsecd, "serve", "--state", str(state), "--config", str(config)],
-                              stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
-    deadline = time.monotonic() + START_SECONDS
-    while not (state / "url").exists():
-        if daemon.poll() is not None or time.monotonic() > deadline:
-            daemon.kill()
-            raise Unable("dsecd did not start:\n" + (state / "dsecd.log").read_text()[-2000:])
-        time.sleep(0.02)
-    return daemon, (state / "url").read_text().strip(), (state / "api-key").read_text().strip()
-
-
-def _stop(daemon: subprocess.Popen) -> None:
-    daemon.send_signal(signal.SIGTERM)
-    try:
-        daemon.wait(STOP_SECONDS)
-    except subprocess.TimeoutExpired:
-        daemon.kill()
-        raise Unable(f"dsecd did not stop within {STOP_SECONDS} s")
-
-
-def _leaks(instance: str, scratch: pathlib.Path) -> list[str]:
-    found = [str(p) for p in pathlib.Path("/sys/fs/cgroup").glob(f"*/{instance}*")]
-    found += [str(p) for p in pathlib.Path("/sys/fs/cgroup").glob(f"{instance}*")]
-    found += [line.split()[4] for line in pathlib.Path("/proc/self/mountinfo").read_text().splitlines()
-              if str(scratch) in line]
-    for process in pathlib.Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            if str(scratch).encode() in (process / "cmdline").read_bytes():
-                found.append(f"process {process.name}")
-    return found
-
-
 @contextlib.contextmanager
 def open_workshop(quick: bool):
     _install()
     _build()
-    instance = f"dsec-bench-{os.getpid()}"
-    scratch = pathlib.Path("/var/tmp") / instance
+    scratch = pathlib.Path("/var/tmp") / f"dsec-bench-{os.getpid()}"
     scratch.mkdir(mode=0o700)
     try:
-        state = scratch / "state"
-        state.mkdir(mode=0o700)
-        config = scratch / "dsecd.toml"
-        config.write_text(CONFIG.format(instance=instance))
-        dsecd = str(BUILD / "src" / "dsecd")
-        layers = images.make(dsecd, state, scratch / "images")
-        daemon, url, key = _start(dsecd, state, config)
-        try:
-            yield Workshop(quick, scratch, layers, url, key)
-        finally:
-            _stop(daemon)
-        if leaks := _leaks(instance, scratch):
-            raise Unable("left behind: " + ", ".join(leaks))
+        yield Workshop(quick, scratch, images.make(scratch / "images"))
     finally:
         shutil.rmtree(scratch)
