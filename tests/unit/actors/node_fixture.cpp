@@ -360,15 +360,17 @@ void node_fixture::kill9() {
 void node_fixture::leave() {
   backend->leave();
   worker->health->set_draining();
-  caf::scoped_actor self{*system, true};
-  const auto terminator = system->spawn(actors::terminator, root);
-  auto done = self->request(terminator, caf::infinite, actors::shut_down{.leave = true});
-  run();
-  for (auto* c : std::vector<client*>(clients)) c->disconnect();  // as the socket side does
-  run();
-  if (!self->has_next_message()) throw std::logic_error("the node does not leave");
-  done.receive([](actors::shut_down_done) {}, [](caf::error&) {});
-  caf::anon_send_exit(terminator, caf::exit_reason::user_shutdown);
+  {
+    caf::scoped_actor self{*system, true};
+    const auto terminator = system->spawn(actors::terminator, root);
+    auto done = self->request(terminator, caf::infinite, actors::shut_down{.leave = true});
+    run();
+    for (auto* c : std::vector<client*>(clients)) c->disconnect();  // as the socket side does
+    run();
+    if (!self->has_next_message()) throw std::logic_error("the node does not leave");
+    done.receive([](actors::shut_down_done) {}, [](caf::error&) {});
+    caf::anon_send_exit(terminator, caf::exit_reason::user_shutdown);
+  }
   end_actors();
 }
 
