@@ -344,6 +344,27 @@ def test_every_connection_of_a_client_has_its_one_lease(server: FakeServer):
     assert sorted(again) == sorted([mine, others])
 
 
+@pytest.mark.parametrize("detached", [False, True])
+def test_a_client_that_asks_for_nothing_comes_back_for_its_lease(
+    server: FakeServer, detached: bool
+):
+    async def main():
+        async with DSecClient() as client:
+            await AsyncSandbox.create("tiny:1", detached=detached, client=client)
+            for restarts in (1, 2):
+                await asyncio.to_thread(server.shut)
+                await asyncio.to_thread(server.cut)
+                await asyncio.sleep(0.3)
+                await asyncio.to_thread(server.listen)
+                if not detached:
+                    await until(lambda: len(server.leases) == 1 + restarts)  # noqa: B023
+            assert len(set(server.leases)) == 1
+        await asyncio.sleep(0.2)
+
+    asyncio.run(main())
+    assert server.connections == (1 if detached else 3)
+
+
 @pytest.mark.parametrize("seconds", [0, -1, 5_000_000])
 def test_a_lease_that_cannot_be_is_refused(seconds):
     with pytest.raises(InvalidArgumentError, match="lease_seconds"):

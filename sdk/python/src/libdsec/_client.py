@@ -234,6 +234,8 @@ class DSecClient:
         """
         from ._async_sandbox import AsyncSandbox
 
+        if self._pool is not None and not args.detached:
+            self._pool.keep_lease()
         creation = asyncio.ensure_future(
             self._request(
                 args.to_request(),

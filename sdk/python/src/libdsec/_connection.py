@@ -28,10 +28,13 @@ class ConnectionLost(Exception):
 class Connection:
     """One handshaken connection. Made by `Connection.open`."""
 
-    def __init__(self, endpoint: Endpoint, on_slot_freed: Callable[[], None]) -> None:
+    def __init__(
+        self, endpoint: Endpoint, on_slot_freed: Callable[[], None], on_lost: Callable[[], None]
+    ) -> None:
         self._endpoint = endpoint
         self._loop = asyncio.get_running_loop()
         self._on_slot_freed = on_slot_freed
+        self._on_lost = on_lost
         self._websocket: _transport.WebSocket | None = None
         # Also holds requests that nobody waits for any more: the server counts them until it has
         # answered.
@@ -42,10 +45,15 @@ class Connection:
 
     @classmethod
     async def open(
-        cls, endpoint: Endpoint, lease: Lease, on_slot_freed: Callable[[], None], timeout: float
+        cls,
+        endpoint: Endpoint,
+        lease: Lease,
+        on_slot_freed: Callable[[], None],
+        on_lost: Callable[[], None],
+        timeout: float,
     ) -> Connection:
         """Connects and says hello. Raises a DSecError."""
-        self = cls(endpoint, on_slot_freed)
+        self = cls(endpoint, on_slot_freed, on_lost)
         started = self._loop.time()
         self._websocket = await _transport.connect(endpoint, self._message, self._closed, timeout)
         try:
@@ -132,3 +140,4 @@ class Connection:
                 reply.set_exception(ConnectionLost(reason))
                 reply.exception()  # retrieved: the waiter may have been cancelled meanwhile
         self._on_slot_freed()
+        self._on_lost()

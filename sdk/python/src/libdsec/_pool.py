@@ -45,6 +45,8 @@ class Pool:
     def __init__(self, endpoint: Endpoint, lease: Lease) -> None:
         self.endpoint = endpoint
         self._lease = lease
+        # A lease may not end because its client rests between two attempts to come back.
+        self._longest_pause = min(_LONGEST_PAUSE, (lease.seconds or 120) / 4)
         self._loop = asyncio.get_running_loop()
         self._connections: list[Connection] = []
         self._connecting: asyncio.Task[None] | None = None
@@ -55,6 +57,8 @@ class Pool:
             True: deque(),
         }
         self._was_connected = False
+        self._keeps_lease = False
+        self._keeper: asyncio.Task[None] | None = None
         self._closed = False
 
     async def open(self) -> None:
@@ -65,11 +69,18 @@ class Pool:
     async def close(self) -> None:
         """Closes all connections; what is in flight ends with RequestCancelledError. Idempotent."""
         self._closed = True
-        if self._connecting is not None:
-            self._connecting.cancel()
+        for task in (self._connecting, self._keeper):
+            if task is not None:
+                task.cancel()
         self._wake()
         connections, self._connections = self._connections, []
         await asyncio.gather(*(c.close() for c in connections), return_exceptions=True)
+
+    def keep_lease(self) -> None:
+        """From now on a lost connection is mended although nobody asks for anything: sandboxes that
+        are bound to the lease would end while their client thinks.
+        """
+        self._keeps_lease = True
 
     async def request(
         self,
@@ -118,7 +129,10 @@ class Pool:
         """Waits before the next attempt, none before the one with number 0; False when there is no
         time for it.
         """
-        delay = _backoff(attempt) if attempt > 0 else 0.0
+        delay = 0.0
+        if attempt > 0:  # with jitter, because a whole fleet of clients comes back at once
+            longest = min(_FIRST_PAUSE * 2.0 ** min(attempt - 1, 16), self._longest_pause)
+            delay = random.uniform(longest / 2, longest)
         if self._loop.time() + delay >= deadline:
             return False
         await asyncio.sleep(delay)
@@ -177,7 +191,7 @@ class Pool:
         while True:
             try:
                 connection = await Connection.open(
-                    self.endpoint, self._lease, self._wake, _CONNECT_SECONDS
+                    self.endpoint, self._lease, self._wake, self._lost, _CONNECT_SECONDS
                 )
                 break
             except ConnectionLost as lost:
@@ -196,6 +210,26 @@ class Pool:
             return
         self._was_connected = True
         self._connections.append(connection)
+
+    def _lost(self) -> None:
+        """A connection has gone."""
+        if not self._keeps_lease or self._closed or self._keeper is not None:
+            return
+        if not any(c.is_open for c in self._connections):
+            self._keeper = asyncio.create_task(self._come_back())
+
+    async def _come_back(self) -> None:
+        """For as long as it takes: while no daemon runs no lease ends."""
+        try:
+            while not any(c.is_open for c in self._connections):
+                try:
+                    await self._grow(self._loop.time() + _CONNECT_SECONDS)
+                except (UnavailableError, DeadlineExceededError):
+                    await asyncio.sleep(self._longest_pause)
+        except (DSecError, asyncio.CancelledError):
+            pass  # a key or version that is refused is told to the next request
+        finally:
+            self._keeper = None
 
     async def _slot(self, long: bool, deadline: float) -> None:
         waiter: asyncio.Future[None] = self._loop.create_future()
@@ -228,12 +262,6 @@ class Pool:
             elif queue and self._free_connection(long) is not None:
                 queue.popleft().set_result(None)
                 return
-
-
-def _backoff(attempt: int) -> float:
-    """With jitter, because a whole fleet of clients comes back at once."""
-    longest = min(_FIRST_PAUSE * 2.0 ** min(attempt - 1, 16), _LONGEST_PAUSE)
-    return random.uniform(longest / 2, longest)
 
 
 def _fresh(error: BaseException | None) -> DSecError | None:
