@@ -6,7 +6,6 @@
 
 #include <algorithm>
 
-#include "backends/container/limit_knobs.hpp"
 #include "backends/sys/file.hpp"
 #include "base/log.hpp"
 
@@ -85,6 +84,10 @@ result<void> let_clone_into(int group, uid_t user, gid_t gid) {
   return {};
 }
 
+bool offers(const hierarchy& h, std::string_view controller) {
+  return std::find(h.controllers.begin(), h.controllers.end(), controller) != h.controllers.end();
+}
+
 const char* below_slot(group_level level) {
   switch (level) {
     case group_level::init:
@@ -130,6 +133,9 @@ result<cgroup_tree> cgroup_tree::open(const std::string& instance,
   // Clones go from <slot>/init to <slot>/cmd/…: their common ancestor is the slot, not this group.
   for (const auto& h : found.legacy) {
     DSEC_TRY(auto p, enter(h));
+    // A memory group is dear: it has a kilobyte for every 64 superblocks of the whole host, and
+    // each sandbox brings six (expand_shrinker_info() in the kernel's mm/shrinker.c).
+    p.flat = !offers(h, "cpu");
     tree.legacy_.push_back(std::move(p));
   }
   tree.private_mount_ = std::move(found.private_mount);
@@ -182,26 +188,33 @@ result<void> cgroup_tree::fill_unified(slot_groups& groups, std::uint32_t aether
 
 result<void> cgroup_tree::fill_legacy(const place& p, slot_groups& groups) {
   DSEC_TRY(const auto slot, p.instance.make_child(groups.name));
-  DSEC_TRY(const auto init, slot.make_child("init"));
-  DSEC_TRY(const auto cmd, slot.make_child("cmd"));
-  for (const auto& c : p.where.controllers) {
-    if (c == "cpu") DSEC_CHECK(init.write("cpu.shares", "10240"));
-    if (c != "memory") continue;
-    DSEC_TRY(groups.fds.oom, sys::open_at(cmd.fd(), "memory.oom_control", O_RDONLY));
+  if (!p.flat) {
+    DSEC_TRY(const auto init, slot.make_child("init"));
+    DSEC_CHECK(init.write("cpu.shares", "10240"));
+    DSEC_CHECK(slot.make_child("cmd"));
+  }
+  const auto open = [&](group_level level, const char* name, int flags) {
+    return sys::open_at(p.instance.fd(), p.file(groups.name, level, name), flags);
+  };
+  if (offers(p.where, "memory")) {
+    DSEC_TRY(groups.fds.oom, open(group_level::cmd, "memory.oom_control", O_RDONLY));
     groups.fds.oom_version = 0;
   }
-  DSEC_TRY(auto init_tasks, sys::open_at(init.fd(), "tasks", O_WRONLY));
-  DSEC_TRY(auto cmd_tasks, sys::open_at(cmd.fd(), "tasks", O_WRONLY));
+  DSEC_TRY(auto init_tasks, open(group_level::init, "tasks", O_WRONLY));
+  DSEC_TRY(auto cmd_tasks, open(group_level::cmd, "tasks", O_WRONLY));
   groups.fds.init_tasks.push_back(std::move(init_tasks));
   groups.fds.cmd_tasks.push_back(std::move(cmd_tasks));
   return {};
 }
 
+std::string cgroup_tree::place::file(const std::string& slot, group_level level,
+                                     const std::string& name) const {
+  if (!flat) return slot + below_slot(level) + name;
+  return level == group_level::init ? name : slot + "/" + name;
+}
+
 const cgroup_tree::place* cgroup_tree::home_of(std::string_view controller) const {
-  const auto holds = [&](const place& p) {
-    const auto& c = p.where.controllers;
-    return std::find(c.begin(), c.end(), controller) != c.end();
-  };
+  const auto holds = [&](const place& p) { return offers(p.where, controller); };
   if (holds(unified_)) return &unified_;
   const auto found = std::find_if(legacy_.begin(), legacy_.end(), holds);
   return found == legacy_.end() ? nullptr : &*found;
@@ -212,8 +225,7 @@ result<void> cgroup_tree::set_limits(slot_groups& groups, const backends::limits
   for (const std::string controller : needed_controllers) {
     const auto* home = home_of(controller);
     for (const auto& k : limit_knobs(controller, home->where.version, l, before)) {
-      const auto file = groups.name + below_slot(k.level) + k.file;
-      const auto written = home->instance.write(file, k.value);
+      const auto written = home->instance.write(home->file(groups.name, k.level, k.file), k.value);
       if (!written && !(k.optional && written.error().sys_errno == ENOENT)) return written;
     }
   }
@@ -227,7 +239,8 @@ result<backends::usage> cgroup_tree::usage(const slot_groups& groups) const {
   DSEC_TRY(const auto cpu, groups.slot.read("cpu.stat"));
   DSEC_TRY(u.cpu_usec, sys::flat_keyed(cpu, "usage_usec"));
   const auto* pids = home_of("pids");
-  DSEC_TRY(const auto tasks, pids->instance.read_number(groups.name + "/cmd/pids.current"));
+  DSEC_TRY(const auto tasks,
+           pids->instance.read_number(pids->file(groups.name, group_level::cmd, "pids.current")));
   u.tasks = static_cast<std::uint32_t>(tasks);
   const auto* memory = home_of("memory");
   const bool legacy = memory->where.version == 1;

@@ -6,6 +6,9 @@
 //                           cmd/     commands: memory, CPU and process limits; v2 part handed to
 //                                    aether
 //
+// A version 1 hierarchy that gives aether no share of its own (all but cpu's) has one group per
+// slot, <instance>/<slot>, for the commands; aether and its spawner stay in <instance>.
+//
 // The memory limit of a sandbox is applied here and nowhere else (limit_knobs.cpp has the files and
 // values). cgroup_tree is owned by the backend and thread-safe after open(); all calls block
 // shortly on the kernel.
@@ -19,6 +22,7 @@
 
 #include "backends/backend.hpp"
 #include "backends/container/hierarchies.hpp"
+#include "backends/container/limit_knobs.hpp"
 #include "backends/sys/cgroup_dir.hpp"
 
 namespace dsec::container {
@@ -71,6 +75,11 @@ class cgroup_tree {
   struct place {
     hierarchy where;
     sys::cgroup_dir base, instance;
+    bool flat = false;  // no init/ and cmd/ below a slot
+
+    /// Name of a file of a slot, from `instance`.
+    [[nodiscard]] std::string file(const std::string& slot, group_level level,
+                                   const std::string& name) const;
   };
   explicit cgroup_tree(std::string name) : name_(std::move(name)) {}
   [[nodiscard]] base::result<slot_groups> fill_slot(slot_groups groups, std::uint32_t aether) const;
