@@ -1,7 +1,6 @@
 // The container backend when things go wrong or many happen at once: failures at every step,
 // deaths, parallel lives. Needs root.
 #include <signal.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -224,17 +223,23 @@ TEST_CASE("a sandbox whose launcher died can be stopped, and its death is still 
   box.stop();
 }
 
-TEST_CASE("what a killed daemon left is ended by the next start", "[kernel][container]") {
+TEST_CASE("what a killed daemon left and nobody takes over is ended",
+          "[kernel][container][recovery]") {
   container_rig rig({2, 64}, false);
-  const pid_t child = start_in_child(rig, "sleep 1000");
+  earlier_daemon before([&] {
+    rig.open();
+    std::vector<container_box> kept;
+    kept.push_back(rig.start("orphan"));
+    kept.back().begin_sh("sleep 1000");
+    return kept;
+  });
   REQUIRE(rig.inhabitants().size() >= 3);
   // A launcher that does not even answer must not hold up the next start.
   const auto launcher = rig.launcher_pid();
   REQUIRE(launcher);
   const bool stuck = GENERATE(false, true);
   if (stuck) ::kill(*launcher, SIGSTOP);
-  ::kill(child, SIGKILL);
-  ::waitpid(child, nullptr, 0);
+  before.kill();
   rig.open();
   CHECK(rig.inhabitants().empty());
   CHECK(std::filesystem::exists(rig.scope().state / "sandboxes/orphan/spool"));
@@ -261,9 +266,13 @@ TEST_CASE("another worker's groups are not touched", "[kernel][container]") {
 TEST_CASE("an idle sandbox costs the daemon at most four descriptors", "[kernel][container]") {
   container_rig rig({0, 64});
   auto first = rig.start("d0");
+  first.sh("true");
   const auto before = open_descriptors().size();
   std::vector<container_box> boxes;
-  for (int i = 1; i <= 10; ++i) boxes.push_back(rig.start("d" + std::to_string(i)));
+  for (int i = 1; i <= 10; ++i) {
+    boxes.push_back(rig.start("d" + std::to_string(i)));
+    boxes.back().sh("true");  // its log is open from now on
+  }
   CHECK(open_descriptors().size() <= before + 40);
   for (auto& b : boxes) b.stop();
   first.stop();

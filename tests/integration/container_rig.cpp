@@ -1,15 +1,19 @@
 #include "container_rig.hpp"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
+#include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <stdexcept>
 #include <thread>
+#include <utility>
 
 #include "backends/container/hierarchies.hpp"
 #include "backends/sys/temp_dir.hpp"
@@ -235,7 +239,22 @@ container_rig::container_rig(const rig_options& options, bool open_now) {
 }
 
 void container_rig::open() {
+  open_only();
+  end_unrecovered();
+}
+
+void container_rig::open_only() {
   backend_ = must(container::container_backend::open(base::paths(scope_.state), node_, {}));
+}
+
+void container_rig::end_unrecovered() {
+  must(backend_->end_unrecovered());
+}
+
+void container_rig::leave() {
+  backend_->leave();
+  must(backend_->close());
+  backend_.reset();
 }
 
 container_rig::~container_rig() {
@@ -272,6 +291,17 @@ container_box container_rig::start(const backends::start_spec& spec) {
   return must(try_start(spec));
 }
 
+base::result<container_rig::taken_box> container_rig::try_recover(const std::string& id) {
+  recorder events;
+  DSEC_TRY(auto what, backend_->recover(spec(id), events.sink()));
+  container_box box(std::move(what.instance), events, base::random_token(40) + ".");
+  return taken_box{std::move(box), std::move(what)};
+}
+
+container_rig::taken_box container_rig::recover(const std::string& id) {
+  return must(try_recover(id));
+}
+
 fs::path container_rig::group() const {
   return must(container::find_hierarchies()).unified.base() / scope_.instance;
 }
@@ -299,22 +329,49 @@ std::optional<pid_t> container_rig::launcher_pid() const {
   return std::nullopt;
 }
 
-pid_t start_in_child(container_rig& rig, const std::string& script) {
+earlier_daemon::earlier_daemon(const std::function<std::vector<container_box>()>& work) {
   int ready[2];
   REQUIRE(::pipe(ready) == 0);
+  pid_ = ::fork();
+  if (pid_ == 0) {
+    ::close(ready[0]);
+    try {
+      const auto kept = work();
+      [[maybe_unused]] const auto n = ::write(ready[1], "x", 1);
+      while (true) ::pause();
+    } catch (const std::exception& e) {
+      std::fprintf(stderr, "earlier daemon: %s\n", e.what());
+      ::_exit(1);
+    }
+  }
+  ::close(ready[1]);
+  char byte = 0;
+  const auto n = ::read(ready[0], &byte, 1);
+  ::close(ready[0]);
+  if (n == 1) return;
+  kill();
+  throw std::runtime_error("the earlier daemon failed");
+}
+
+void earlier_daemon::kill() {
+  if (pid_ < 0) return;
+  ::kill(pid_, SIGKILL);
+  ::waitpid(std::exchange(pid_, -1), nullptr, 0);
+}
+
+bool dies_in_child(const std::function<void()>& work) {
   const pid_t child = ::fork();
   if (child == 0) {
-    rig.open();
-    auto box = rig.start("orphan");
-    box.begin_sh(script);
-    [[maybe_unused]] const auto n = ::write(ready[1], "x", 1);
-    while (true) ::pause();
+    try {
+      work();
+    } catch (const std::exception& e) {
+      std::fprintf(stderr, "child: %s\n", e.what());
+    }
+    ::_exit(0);
   }
-  char byte = 0;
-  REQUIRE(::read(ready[0], &byte, 1) == 1);
-  ::close(ready[0]);
-  ::close(ready[1]);
-  return child;
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  return WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
 }
 
 }  // namespace dsec::test

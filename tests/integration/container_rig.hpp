@@ -55,8 +55,10 @@ class recorder {
 /// A sandbox whose events are recorded.
 class container_box {
  public:
-  container_box(std::unique_ptr<backends::instance> instance, recorder events)
-      : instance_(std::move(instance)), events_(std::move(events)) {}
+  /// Ids that it gives to commands begin with `prefix`.
+  container_box(std::unique_ptr<backends::instance> instance, recorder events,
+                std::string prefix = "c")
+      : instance_(std::move(instance)), events_(std::move(events)), prefix_(std::move(prefix)) {}
 
   backends::instance* operator->() { return instance_.get(); }
   recorder& events() { return events_; }
@@ -72,9 +74,10 @@ class container_box {
   void stop();
 
  private:
-  std::string next_id() { return "c" + std::to_string(++last_); }
+  std::string next_id() { return prefix_ + std::to_string(++last_); }
   std::unique_ptr<backends::instance> instance_;
   recorder events_;
+  std::string prefix_;
   int last_ = 0;
 };
 
@@ -99,8 +102,13 @@ class container_rig {
   container_rig(const container_rig&) = delete;
   container_rig& operator=(const container_rig&) = delete;
 
-  /// Throws when it fails.
+  /// Opens the backend and ends what an earlier one left. Throws when it fails.
   void open();
+  /// The same in two steps, with recover() in between.
+  void open_only();
+  void end_unrecovered();
+  /// The backend leaves its sandboxes, whose boxes must be gone, for the next open_only().
+  void leave();
   container::container_backend& backend() { return *backend_; }
   [[nodiscard]] const leak_scope& scope() const { return scope_; }
   [[nodiscard]] const base::node_config& node() const { return node_; }
@@ -111,6 +119,14 @@ class container_rig {
   container_box start(const backends::start_spec& spec);
   container_box start(const std::string& id) { return start(spec(id)); }
   base::result<container_box> try_start(const backends::start_spec& spec);
+
+  struct taken_box {
+    container_box box;
+    backends::recovered what;  // but for the instance, which is in the box
+  };
+  base::result<taken_box> try_recover(const std::string& id);
+  /// Throws when it fails.
+  taken_box recover(const std::string& id);
 
   /// Its group of version 2.
   [[nodiscard]] std::filesystem::path group() const;
@@ -125,8 +141,23 @@ class container_rig {
   std::unique_ptr<container::container_backend> backend_;
 };
 
-/// A child process that opens `rig`, starts the sandbox "orphan" which runs `script`, and then
-/// waits to be killed: the daemon of an earlier run. To be called while no other thread runs.
-pid_t start_in_child(container_rig& rig, const std::string& script);
+/// A child process that works on `rig` and then waits to be killed: the daemon of an earlier run.
+/// To be made while no other thread runs.
+class earlier_daemon {
+ public:
+  /// Lets it keep the boxes that `work` answers. Throws when `work` does.
+  explicit earlier_daemon(const std::function<std::vector<container_box>()>& work);
+  ~earlier_daemon() { kill(); }
+  earlier_daemon(const earlier_daemon&) = delete;
+  earlier_daemon& operator=(const earlier_daemon&) = delete;
+  /// SIGKILL, if it runs, and waits for its end.
+  void kill();
+
+ private:
+  pid_t pid_ = -1;
+};
+
+/// Runs `work` in a child process and answers whether it killed itself before the end.
+bool dies_in_child(const std::function<void()>& work);
 
 }  // namespace dsec::test

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/file.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
@@ -352,15 +351,10 @@ TEST_CASE("the probe tries the ids that sandboxes get", "[kernel][container]") {
 #ifdef DSEC_FAILPOINTS
 TEST_CASE("what a killed probe leaves is cleared by the next one", "[kernel][container]") {
   container_rig rig({2, 64}, false);
-  const pid_t child = ::fork();  // no other thread runs yet
-  if (child == 0) {
+  REQUIRE(dies_in_child([&] {
     base::failpoint::arm("container.probe.handshake", "kill");
     container::probe_host(rig.scope().state, rig.node());
-    ::_exit(0);
-  }
-  int status = 0;
-  REQUIRE(::waitpid(child, &status, 0) == child);
-  REQUIRE((WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL));
+  }));
   const leak_scope probe{rig.scope().instance + "-probe", rig.scope().state / "probe"};
   REQUIRE(find_launcher(probe));
   rig.open();

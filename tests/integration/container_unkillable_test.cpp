@@ -2,7 +2,6 @@
 // the version 1 freezer, whose frozen processes are not killed before they are thawed, like those
 // in an uninterruptible call.
 #include <signal.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -76,10 +75,15 @@ TEST_CASE("a start goes on beside what an earlier run left and cannot be killed"
   if (ice::missing()) return;
   const ice cold;
   container_rig rig({1, 2}, false);
-  const pid_t child = start_in_child(rig, "exec sleep 1000");
+  earlier_daemon before([&] {
+    rig.open();
+    std::vector<container_box> kept;
+    kept.push_back(rig.start("orphan"));
+    kept.back().begin_sh("exec sleep 1000");
+    return kept;
+  });
   cold.freeze(rig);
-  ::kill(child, SIGKILL);
-  ::waitpid(child, nullptr, 0);
+  before.kill();
   rig.open();
   auto box = rig.start("fresh");
   CHECK(box.sh("echo fresh").out == "fresh\n");

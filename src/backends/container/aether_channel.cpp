@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "backends/sys/datagram.hpp"
 
@@ -23,10 +24,11 @@ constexpr std::uint32_t acknowledge_every = 32;
 
 result<std::unique_ptr<aether_channel>> aether_channel::open(sys::event_loop& loop,
                                                              sys::unique_fd socket,
-                                                             channel_events events) {
+                                                             channel_events events, before said) {
   std::unique_ptr<aether_channel> channel(
       new aether_channel(loop, std::move(socket), std::move(events)));
   const std::scoped_lock lock(channel->mutex_);  // the first callback waits until token_ is set
+  channel->resuming_ = said == before::another;
   DSEC_TRY(channel->token_, loop.watch(channel->socket_.get(), EPOLLIN,
                                        [c = channel.get()](std::uint32_t e) { c->on_events(e); }));
   return channel;
@@ -59,6 +61,10 @@ result<void> aether_channel::handshake(sys::deadline until) {
     return base::fail(errc::unsupported,
                       "aether speaks channel version " + std::to_string(hello_->version));
   return {};
+}
+
+result<void> aether_channel::resume() {
+  return send(encode_hello(0));
 }
 
 result<void> aether_channel::send(frame_bytes datagram, fd_list fds) {
@@ -133,24 +139,37 @@ bool aether_channel::take(std::span<const std::byte> datagram) {
     fail(in.error().message);
     return false;
   }
-  bool acknowledge = false;
+  if (const auto* hello = std::get_if<frame_hello>(&in->body)) return take_hello(hello->body);
+  const auto seq = in->header.seq;
   {
     const std::scoped_lock lock(mutex_);
     if (closed_) return false;
-    if (in->header.seq != 0) {
-      if (in->header.seq <= numbers_.received) return true;  // a repetition
-      numbers_.received = in->header.seq;
-      acknowledge = ++unacknowledged_ >= acknowledge_every;
-    }
-    if (const auto* hello = std::get_if<frame_hello>(&in->body)) {
-      hello_ = hello->body;
-      changed_.notify_all();
-      return true;
-    }
+    if (seq != 0 && (resuming_ || seq <= numbers_.received)) return true;  // comes, or came, again
   }
-  if (acknowledge) (void)send(encode_plain(guest::msg::ping));
   events_.receive(std::move(*in));
+  // Only now: what is acknowledged aether may forget.
+  if (seq != 0 && note_received(seq)) (void)send(encode_plain(guest::msg::ping));
   return true;
+}
+
+bool aether_channel::take_hello(const guest::hello_body& hello) {
+  bool refused = false;
+  {
+    const std::scoped_lock lock(mutex_);
+    if (closed_) return false;
+    hello_ = hello;
+    refused = std::exchange(resuming_, false) && hello.version != guest::channel_version;
+  }
+  changed_.notify_all();
+  if (refused) fail("aether speaks channel version " + std::to_string(hello.version));
+  return !refused;
+}
+
+/// True when it is time to acknowledge it with a message of its own.
+bool aether_channel::note_received(std::uint32_t seq) {
+  const std::scoped_lock lock(mutex_);
+  numbers_.received = seq;
+  return !closed_ && ++unacknowledged_ >= acknowledge_every;
 }
 
 void aether_channel::fail(std::string why) {

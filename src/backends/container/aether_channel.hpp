@@ -28,9 +28,14 @@ class aether_channel {
   /// Descriptors of a datagram; shared, so that one that may have to be sent again can be kept.
   using fd_list = std::shared_ptr<const std::vector<sys::unique_fd>>;
 
+  /// What aether has said before: nothing yet, or something to an earlier dsecd. That one may have
+  /// left messages unread; all that it had not acknowledged comes again after aether's answer to
+  /// resume(), so numbered ones before are passed over.
+  enum class before { silence, another };
   static base::result<std::unique_ptr<aether_channel>> open(sys::event_loop& loop,
                                                             sys::unique_fd socket,
-                                                            channel_events events);
+                                                            channel_events events,
+                                                            before said = before::silence);
   ~aether_channel();
   aether_channel(const aether_channel&) = delete;
   aether_channel& operator=(const aether_channel&) = delete;
@@ -38,6 +43,8 @@ class aether_channel {
   /// Says hello and waits for aether's. errc::deadline_exceeded, unavailable (it died), unsupported
   /// (its version).
   base::result<void> handshake(sys::deadline until);
+  /// Says hello to an aether that has spoken with another, and waits for nothing.
+  base::result<void> resume();
 
   /// errc::sandbox_failed once closed; errc::capacity when aether has not read for so long that the
   /// queue is full.
@@ -58,6 +65,8 @@ class aether_channel {
   void on_events(std::uint32_t events);
   bool receive_some();
   bool take(std::span<const std::byte> datagram);
+  bool take_hello(const guest::hello_body& hello);
+  bool note_received(std::uint32_t seq);
   void flush_locked();
   base::result<bool> push_locked(const pending& p);
   void fail(std::string why);
@@ -74,6 +83,7 @@ class aether_channel {
   std::deque<pending> queue_;
   std::size_t queued_bytes_ = 0;
   bool want_write_ = false, closed_ = false;
+  bool resuming_ = false;  // until aether's hello
   std::optional<guest::hello_body> hello_;
 };
 

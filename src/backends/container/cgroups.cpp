@@ -156,6 +156,13 @@ result<slot_groups> cgroup_tree::make_slot(std::uint32_t number, std::uint32_t a
   return filled;
 }
 
+result<slot_groups> cgroup_tree::open_slot(const std::string& name) const {
+  slot_groups groups;
+  groups.name = name;
+  DSEC_TRY(groups.slot, unified_.instance.open_child(groups.name));
+  return groups;
+}
+
 result<slot_groups> cgroup_tree::fill_slot(slot_groups groups, std::uint32_t aether) const {
   DSEC_CHECK(fill_unified(groups, aether));
   for (const auto& p : legacy_) DSEC_CHECK(fill_legacy(p, groups));

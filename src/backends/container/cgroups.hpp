@@ -58,6 +58,8 @@ class cgroup_tree {
   /// are delegated to.
   [[nodiscard]] base::result<slot_groups> make_slot(std::uint32_t number,
                                                     std::uint32_t aether) const;
+  /// The groups of a sandbox that lives already, with limits as they are.
+  [[nodiscard]] base::result<slot_groups> open_slot(const std::string& name) const;
   [[nodiscard]] base::result<void> set_limits(slot_groups& groups, const backends::limits& l) const;
   [[nodiscard]] base::result<backends::usage> usage(const slot_groups& groups) const;
   /// Removes the groups in every hierarchy; they must be empty or become so before the deadline.

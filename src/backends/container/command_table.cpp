@@ -2,6 +2,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 namespace dsec::container {
 namespace {
@@ -56,8 +57,16 @@ error describe_exec(const command_record& c, int sys_errno) {
 }  // namespace
 
 base::result<void> command_table::add(const std::string& id, command_record record) {
+  return add_entry(id, {std::move(record)});
+}
+
+base::result<void> command_table::add_ended(const std::string& id, command_record record) {
+  return add_entry(id, {std::move(record), true, true});
+}
+
+base::result<void> command_table::add_entry(const std::string& id, entry e) {
   const std::scoped_lock lock(mutex_);
-  if (!commands_.emplace(id, std::move(record)).second)
+  if (!commands_.emplace(id, std::move(e)).second)
     return base::fail(errc::already_exists, "command '" + id + "' was already started");
   return {};
 }
@@ -66,7 +75,21 @@ std::optional<command_record> command_table::find(const std::string& id) const {
   const std::scoped_lock lock(mutex_);
   const auto found = commands_.find(id);
   if (found == commands_.end()) return std::nullopt;
-  return found->second;
+  return found->second.record;
+}
+
+bool command_table::start(const std::string& id) {
+  const std::scoped_lock lock(mutex_);
+  const auto found = commands_.find(id);
+  return found != commands_.end() && !found->second.ended &&
+         !std::exchange(found->second.started, true);
+}
+
+std::optional<command_record> command_table::end(const std::string& id) {
+  const std::scoped_lock lock(mutex_);
+  const auto found = commands_.find(id);
+  if (found == commands_.end() || std::exchange(found->second.ended, true)) return std::nullopt;
+  return found->second.record;
 }
 
 void command_table::remove(const std::string& id) {

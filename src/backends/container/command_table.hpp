@@ -19,18 +19,32 @@ struct command_record {
   std::string object;  // program or file
   std::string cwd, user;
   std::uint64_t spool_cap = 0;
+  bool logged = true;  // its end is written down
 };
 
 class command_table {
  public:
   /// errc::already_exists for a known id.
   base::result<void> add(const std::string& id, command_record record);
+  /// The same for one that has ended already.
+  base::result<void> add_ended(const std::string& id, command_record record);
   [[nodiscard]] std::optional<command_record> find(const std::string& id) const;
   void remove(const std::string& id);
 
+  /// Whether it is known and its start was not told before.
+  bool start(const std::string& id);
+  /// The command, unless it is unknown or its end was told before.
+  std::optional<command_record> end(const std::string& id);
+
  private:
+  struct entry {
+    command_record record;
+    bool started = false, ended = false;
+  };
+  base::result<void> add_entry(const std::string& id, entry e);
+
   mutable std::mutex mutex_;
-  std::unordered_map<std::string, command_record> commands_;
+  std::unordered_map<std::string, entry> commands_;
 };
 
 /// Why the command never started, as an error for its caller. Pure.

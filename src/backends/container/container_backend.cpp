@@ -8,6 +8,7 @@
 #include "backends/container/leftovers.hpp"
 #include "backends/container/probe.hpp"
 #include "backends/sys/file.hpp"
+#include "backends/sys/mountinfo.hpp"
 #include "base/ids.hpp"
 #include "base/log.hpp"
 #include "base/text.hpp"
@@ -25,20 +26,38 @@ backends::limits default_limits(const base::sandbox_config& c) {
   return {c.cpu_millis, static_cast<std::uint64_t>(c.memory_mb) << 20U, c.pids, c.nofile};
 }
 
-result<void> check(const backends::start_spec& spec) {
+result<void> check_id(const backends::start_spec& spec) {
   if (!base::is_valid_id(spec.sandbox_id))
     return fail(errc::invalid_argument,
                 "'" + base::shown(spec.sandbox_id, 80) + "' is not a sandbox id");
+  return {};
+}
+
+result<void> check(const backends::start_spec& spec) {
+  DSEC_CHECK(check_id(spec));
   if (spec.layers.empty())
     return fail(errc::invalid_argument, "sandbox '" + spec.sandbox_id + "' has no layers");
   return {};
+}
+
+/// What a launcher has mounted in its own namespace, as guest/launch.hpp says where. Without an
+/// answer they stay attached until it ends.
+std::vector<std::string> attached_layers(pid_t launcher) {
+  constexpr std::string_view directory = "/layers/";
+  std::vector<std::string> names;
+  const auto text = sys::read_file("/proc/" + std::to_string(launcher) + "/mountinfo");
+  for (const auto& m : sys::parse_mountinfo(text ? *text : "")) {
+    if (m.mount_point.starts_with(directory))
+      names.push_back(m.mount_point.substr(directory.size()));
+  }
+  return names;
 }
 
 }  // namespace
 
 result<std::unique_ptr<container_backend>> container_backend::open(
     const base::paths& where, const base::node_config& node, const base::sandbox_config& defaults,
-    const std::string& failure_area) {
+    const failure_areas& areas) {
   // One spelling of the path, since groups and launchers are known by it after a restart.
   std::error_code bad;
   const base::paths paths(std::filesystem::weakly_canonical(where.state(), bad));
@@ -51,16 +70,25 @@ result<std::unique_ptr<container_backend>> container_backend::open(
   };
   auto bin = trash::open(paths.trash());
   if (!bin) return undo(bin.error());
-  if (const auto cleared = clear_leftovers(paths, groups, **bin); !cleared)
-    return undo(cleared.error());
   auto loop = sys::event_loop::start("dsec-channels");
   if (!loop) return undo(loop.error());
   auto host = std::make_unique<sandbox_host>(paths, node, default_limits(defaults),
                                              std::move(groups), std::move(*loop), std::move(*bin));
-  host->failure_area = failure_area;
+  host->areas = areas;
   std::unique_ptr<container_backend> made(new container_backend(std::move(host), node));
+  DSEC_CHECK(made->take_over());
   DSEC_CHECK(made->host_->launcher.get());
   return made;
+}
+
+result<void> container_backend::take_over() {
+  DSEC_TRY(auto listed, host_->launcher.take_over());
+  const auto lease = host_->launcher.current();
+  if (!lease.client) return {};
+  inherited_ = true;
+  host_->left.fill(std::move(listed));
+  host_->layers.inherit(attached_layers(lease.client->pid()));
+  return {};
 }
 
 container_backend::~container_backend() {
@@ -77,8 +105,10 @@ result<std::unique_ptr<backends::instance>> container_backend::start(
   DSEC_CHECK(check(spec));
   {
     const std::scoped_lock lock(mutex_);
-    if (closed_ || host_->closing)
+    if (closed_ || host_->closing || host_->leaving)
       return fail(errc::unavailable, "the container backend is closing");
+    if (!settled_)
+      return fail(errc::wrong_phase, "what an earlier run left has not been ended yet");
     ++starting_;
   }
   auto started = container_instance::start(*host_, spec, sink);
@@ -92,7 +122,29 @@ result<std::unique_ptr<backends::instance>> container_backend::start(
   return std::unique_ptr<backends::instance>(std::move(*started));
 }
 
+result<backends::recovered> container_backend::recover(const backends::start_spec& spec,
+                                                       backends::event_sink sink) {
+  DSEC_CHECK(check_id(spec));
+  return container_instance::recover(*host_, spec, std::move(sink));
+}
+
+result<void> container_backend::end_unrecovered() {
+  const std::scoped_lock lock(mutex_);
+  if (settled_) return {};
+  DSEC_CHECK(end_leftovers(*host_));
+  settled_ = true;
+  return {};
+}
+
+void container_backend::leave() {
+  host_->leaving = true;
+}
+
 void container_backend::refill() {
+  {
+    const std::scoped_lock lock(mutex_);
+    if (!settled_) return;  // a slot made now would be taken for one that was left
+  }
   if (const auto filled = host_->slots.refill(); !filled)
     base::log::warn("slots_not_refilled", {{"error", filled.error().to_string()}});
 }
@@ -102,21 +154,39 @@ result<void> container_backend::close() {
   if (closed_) return {};
   host_->closing = true;
   idle_.wait(lock, [&] { return starting_ == 0; });
+  if (host_->leaving || (inherited_ && !settled_)) {
+    let_go();
+    closed_ = true;
+    return {};
+  }
   if (const auto live = host_->sandboxes.all().size(); live > 0)
     return fail(errc::wrong_phase, std::to_string(live) + " sandboxes are not stopped");
+  DSEC_CHECK(remove_all());
+  closed_ = true;
+  return {};
+}
+
+/// Ready slots stay too: the next run ends them.
+void container_backend::let_go() {
+  host_->leaving = true;
+  host_->chores.stop();
+  host_->launcher.leave();
+}
+
+result<void> container_backend::remove_all() {
   host_->chores.stop();
   std::string failed;
   const auto note = [&](const result<void>& outcome) {
     if (!outcome) failed += (failed.empty() ? "" : "; ") + outcome.error().to_string();
   };
   note(host_->slots.drain());
+  if (!settled_ || !host_->left.empty()) note(end_leftovers(*host_));
   note(host_->layers.detach_unused());
   note(host_->launcher.shutdown());
   note(host_->groups.remove(sys::after(remove_timeout)));
   host_->trash->empty();
   ::unlink(host_->paths.launcher_socket().c_str());
   if (!failed.empty()) return fail(errc::internal, "close: " + failed);
-  closed_ = true;
   return {};
 }
 

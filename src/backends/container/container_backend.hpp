@@ -16,12 +16,14 @@ namespace dsec::container {
 
 class container_backend final : public backends::backend {
  public:
-  /// Clears what an earlier run left, makes the control groups, starts the launcher. The probe's
-  /// sandbox has failure points of its own area, so that those of a node do not hit it.
-  static base::result<std::unique_ptr<container_backend>> open(
-      const base::paths& where, const base::node_config& node, const base::sandbox_config& defaults,
-      const std::string& failure_area = "container.start");
-  /// close(), with errors logged. All instances must be gone.
+  /// Makes the control groups; takes over the launcher that an earlier run left, with all that it
+  /// holds, else starts one. Nothing is ended yet: end_unrecovered() must be called before start().
+  static base::result<std::unique_ptr<container_backend>> open(const base::paths& where,
+                                                               const base::node_config& node,
+                                                               const base::sandbox_config& defaults,
+                                                               const failure_areas& areas = {});
+  /// close(), with errors logged. All instances must be gone. Before end_unrecovered() it leaves
+  /// what it took over.
   ~container_backend() override;
   container_backend(const container_backend&) = delete;
   container_backend& operator=(const container_backend&) = delete;
@@ -30,22 +32,32 @@ class container_backend final : public backends::backend {
   std::vector<backends::probe_item> probe() override;
   base::result<std::unique_ptr<backends::instance>> start(const backends::start_spec& spec,
                                                           backends::event_sink sink) override;
+  base::result<backends::recovered> recover(const backends::start_spec& spec,
+                                            backends::event_sink sink) override;
+  base::result<void> end_unrecovered() override;
+  void leave() override;
   void refill() override;
 
   /// Ends the launcher and removes everything that this instance has on the host but records.
-  /// errc::wrong_phase while sandboxes live; goes on after errors and reports all. No start
-  /// succeeds afterwards. Idempotent.
+  /// errc::wrong_phase while sandboxes live; goes on after errors and reports all. After leave() it
+  /// lets go of everything instead. No start succeeds afterwards. Idempotent.
   base::result<void> close();
 
  private:
   container_backend(std::unique_ptr<sandbox_host> host, base::node_config node)
       : host_(std::move(host)), node_(std::move(node)) {}
 
+  base::result<void> take_over();
+  void let_go();
+  base::result<void> remove_all();
+
   std::unique_ptr<sandbox_host> host_;
   const base::node_config node_;
   std::mutex mutex_;
   std::condition_variable idle_;
   unsigned starting_ = 0;
+  bool inherited_ = false;  // the launcher is one of an earlier run
+  bool settled_ = false;    // what nobody took over is ended: sandboxes can be started
   bool closed_ = false;
 };
 

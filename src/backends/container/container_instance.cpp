@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 #include <span>
 
 #include "backends/sys/file.hpp"
@@ -66,6 +67,12 @@ result<void> check(const backends::exec_spec& spec) {
   return {};
 }
 
+/// Whether it must be known to the next dsecd.
+bool is_logged(const backends::exec_spec& spec) {
+  const bool is_file = spec.kind == exec_kind::read_file || spec.kind == exec_kind::write_file;
+  return !is_file || !spec.id.starts_with(backends::passing_file_prefix);
+}
+
 /// A file that is read goes through the spool whole: what was asked for must not be dropped from
 /// it.
 std::uint64_t spool_cap(const backends::exec_spec& spec) {
@@ -103,6 +110,11 @@ result<void> container_instance::run() {
 }
 
 container_instance::~container_instance() {
+  if (parts_->host.leaving) {
+    // No callback may come any more. All else of the sandbox stays as it is.
+    if (const auto channel = parts_->open_channel()) channel->close();
+    return;
+  }
   if (const auto stopped = stop(); !stopped)
     base::log::error("sandbox_left", {{"sandbox", parts_->spec.sandbox_id},
                                       {"error", stopped.error().to_string()}});
@@ -115,15 +127,23 @@ result<std::shared_ptr<aether_channel>> container_instance::channel() const {
 
 result<void> container_instance::exec(backends::exec_spec spec) {
   DSEC_CHECK(check(spec));
+  DSEC_CHECK(channel());
   const auto cap = spool_cap(spec);
-  DSEC_CHECK(commands_.add(spec.id, {spec.kind, spec.argv[0], spec.cwd, spec.user, cap}));
+  const bool logged = is_logged(spec);
+  DSEC_CHECK(commands_.add(spec.id, {spec.kind, spec.argv[0], spec.cwd, spec.user, cap, logged}));
+  if (logged) {
+    if (auto begun = parts_->log->begin(describe(spec, cap)); !begun) {
+      commands_.remove(spec.id);
+      begun.error().message =
+          "disk: command '" + spec.id + "' cannot be written down: " + begun.error().message;
+      return begun;
+    }
+  }
   auto sent = send_exec(spec, cap);
   parts_->host.chores.post_later(
       spool_delay, [spool = parts_->spool] { (void)spool->prepare(spool_dir::ready_in_use); });
-  if (!sent) {
-    parts_->spool->forget(spec.id);
-    commands_.remove(spec.id);
-  }
+  if (!sent) withdraw(spec.id);
+  compact_if_grown();
   return sent;
 }
 
@@ -192,11 +212,32 @@ result<backends::output_piece> container_instance::read_output(const std::string
 }
 
 void container_instance::forget(const std::string& command_id) {
-  if (!commands_.find(command_id)) return;
+  drop(command_id, true);
+}
+
+void container_instance::withdraw(const std::string& command_id) {
+  drop(command_id, false);
+}
+
+/// The log first: a spool that is in no log is deleted by the next dsecd, but a command that aether
+/// has forgotten and the log has not would look as if it had never arrived.
+void container_instance::drop(const std::string& command_id, bool used_up) {
+  const auto command = commands_.find(command_id);
+  if (!command) return;
+  if (command->logged) parts_->log->note(dropped_record{command_id, used_up});
   if (const auto channel = parts_->open_channel())
     (void)channel->send(encode_id(guest::msg::forget, command_id));
   parts_->spool->forget(command_id);
   commands_.remove(command_id);
+  compact_if_grown();
+}
+
+void container_instance::compact_if_grown() {
+  if (!parts_->log->grown()) return;
+  parts_->host.chores.post([log = parts_->log] {
+    if (const auto done = log->compact(); !done)
+      base::log::warn("command_log_not_compacted", {{"error", done.error().to_string()}});
+  });
 }
 
 result<backends::usage> container_instance::usage() {
@@ -212,6 +253,7 @@ result<void> container_instance::stop() {
   auto outcome = parts_->stop();
   if (!outcome) return outcome;
   stopped_ = true;
+  if (parts_->log) parts_->log->close();
   parts_->host.sandboxes.remove(*parts_);
   parts_->host.chores.post([&host = parts_->host] {
     if (host.closing) return;
@@ -224,22 +266,64 @@ result<void> container_instance::stop() {
 void container_instance::receive(const incoming& in) {
   if (const auto* started = std::get_if<frame_started>(&in.body)) {
     settled(started->id);
-    sink_.started({started->id, to_time(started->start_realtime_ns)});
+    if (commands_.start(started->id))
+      sink_.started({started->id, to_time(started->start_realtime_ns)});
   } else if (const auto* exited = std::get_if<frame_exited>(&in.body)) {
-    settled(exited->id);
-    sink_.exited(to_event(*exited));
+    receive_exited(*exited);
   } else if (const auto* failed = std::get_if<frame_failed>(&in.body)) {
     receive_failed(*failed);
+  } else if (const auto* unknown = std::get_if<frame_unknown>(&in.body)) {
+    receive_unknown(unknown->id);
   } else if (std::holds_alternative<frame_degraded>(in.body)) {
     base::log::warn("spawner_replaced", {{"sandbox", parts_->spec.sandbox_id}});
   }
 }
 
+void container_instance::receive_exited(const frame_exited& exited) {
+  settled(exited.id);
+  const auto command = commands_.end(exited.id);
+  if (!command) {
+    // Told before; or a file operation of an earlier dsecd, which nobody will forget.
+    const auto channel = commands_.find(exited.id) ? nullptr : parts_->open_channel();
+    if (channel) (void)channel->send(encode_id(guest::msg::forget, exited.id));
+    return;
+  }
+  const auto event = to_event(exited);
+  if (command->logged) parts_->log->note(exited_record{event, written_size(*command, event)});
+  sink_.exited(event);
+}
+
+/// What the helper said on its standard error: 8 bytes, written a moment ago.
+std::optional<std::uint64_t> container_instance::written_size(const command_record& command,
+                                                              const command_exited& event) const {
+  if (command.kind != exec_kind::write_file || event.exit_code != 0) return std::nullopt;
+  std::uint64_t size = 0;
+  const auto said = parts_->spool->read(event.id, backends::stream::err, command.spool_cap, 0,
+                                        sizeof size, event.stderr_total);
+  if (!said || said->data.size() != sizeof size) return std::nullopt;
+  std::memcpy(&size, said->data.data(), sizeof size);
+  return size;
+}
+
 void container_instance::receive_failed(const frame_failed& failed) {
   if (send_again(failed)) return;
   settled(failed.id);
-  if (const auto command = commands_.find(failed.id))
-    sink_.failed({failed.id, describe_failure(*command, failed.why, failed.sys_errno)});
+  if (const auto command = commands_.end(failed.id))
+    tell_failed({failed.id, describe_failure(*command, failed.why, failed.sys_errno)}, *command);
+}
+
+/// The answer to a question about a command that an earlier dsecd wrote down and did not send.
+void container_instance::receive_unknown(const std::string& command_id) {
+  if (const auto command = commands_.end(command_id))
+    tell_failed(
+        {command_id, {errc::unavailable, "dsecd ended before the sandbox heard of the command", 0}},
+        *command);
+}
+
+void container_instance::tell_failed(const backends::command_failed& event,
+                                     const command_record& command) {
+  if (command.logged) parts_->log->note(event);
+  sink_.failed(event);
 }
 
 /// The channel closes by itself at most once, and not after stop() has closed it.

@@ -1,6 +1,6 @@
-// A live container sandbox: backends::instance over its parts. Commands go out on the channel,
-// events come back on the event loop's thread and are handed to the owner's sink. Its destructor
-// stops it.
+// A container sandbox: backends::instance over its parts. Commands are written down in its log and
+// go out on the channel, events come back on the event loop's thread, are written down and handed
+// to the owner's sink. Its destructor stops it, unless the backend was told to leave.
 #pragma once
 
 #include <memory>
@@ -18,6 +18,10 @@ class container_instance final : public backends::instance {
   static base::result<std::unique_ptr<container_instance>> start(sandbox_host& host,
                                                                  const backends::start_spec& spec,
                                                                  backends::event_sink sink);
+  /// What an earlier dsecd left of it; see backend::recover. (container_recovery.cpp)
+  static base::result<backends::recovered> recover(sandbox_host& host,
+                                                   const backends::start_spec& spec,
+                                                   backends::event_sink sink);
   ~container_instance() override;
   container_instance(const container_instance&) = delete;
   container_instance& operator=(const container_instance&) = delete;
@@ -29,6 +33,7 @@ class container_instance final : public backends::instance {
                                                    std::uint64_t length,
                                                    std::optional<std::uint64_t> total) override;
   void forget(const std::string& command_id) override;
+  void withdraw(const std::string& command_id) override;
   base::result<backends::usage> usage() override;
   base::result<void> stop() override;
 
@@ -39,8 +44,22 @@ class container_instance final : public backends::instance {
   base::result<void> send_exec(const backends::exec_spec& spec, std::uint64_t cap);
   bool send_again(const frame_failed& failed);
   void settled(const std::string& command_id);
+  void receive_exited(const frame_exited& exited);
+  std::optional<std::uint64_t> written_size(const command_record& command,
+                                            const backends::command_exited& event) const;
   void receive_failed(const frame_failed& failed);
+  void receive_unknown(const std::string& command_id);
+  void tell_failed(const backends::command_failed& event, const command_record& command);
+  void drop(const std::string& command_id, bool used_up);
+  void compact_if_grown();
   base::result<void> run();
+
+  // container_recovery.cpp
+  base::result<std::vector<backends::known_command>> read_log(std::vector<std::uint64_t>& used_up);
+  base::result<bool> take_over();
+  base::result<void> adopt(listed_sandbox& held);
+  base::result<void> ask_for_ends(const std::vector<backends::known_command>& commands);
+
   void receive(const incoming& in);
   void lost(const std::string& why);
 
@@ -61,7 +80,8 @@ class container_instance final : public backends::instance {
   bool stopped_ = false;   // guarded by stop_mutex_
 
   std::mutex state_mutex_;  // guards the two below
-  bool running_ = false;    // start() is through: the owner hears of what happens
+  bool running_ = false;    // start() is through, or it was taken over: the owner hears of
+                            // what happens
   std::optional<std::string> lost_;
 };
 

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <sys/ioctl.h>
 
+#include "backends/container/command_log.hpp"
 #include "backends/container/spool.hpp"
 #include "backends/sys/file.hpp"
 
@@ -47,7 +48,9 @@ base::result<void> make_home(const base::paths& paths, std::uint32_t slot) {
   for (const auto* name : {"upper", "upper/u", "upper/w"})
     DSEC_CHECK(sys::make_directory_at(home.get(), name, 0755));
   DSEC_CHECK(sys::make_directory_at(home.get(), "spool", 0700));
-  return spool_dir(paths.sandboxes() / unnamed_home(slot) / "spool").prepare();
+  const auto spools = paths.sandboxes() / unnamed_home(slot) / "spool";
+  DSEC_CHECK(command_log::prepare(spools));
+  return spool_dir(spools).prepare();
 }
 
 base::result<void> name_home(const base::paths& paths, std::uint32_t slot, const std::string& id) {

@@ -1,7 +1,6 @@
 #include "backends/container/launcher.hpp"
 
 #include <array>
-#include <cerrno>
 #include <utility>
 
 #include "base/failpoint.hpp"
@@ -23,6 +22,40 @@ result<launcher::lease> launcher::get() {
   return held();
 }
 
+result<std::vector<listed_sandbox>> launcher::take_over() {
+  const std::scoped_lock lock(mutex_);
+  std::string why = "it is not there";
+  if (auto connection = launcher_process::connect(paths_)) {
+    auto met = meet_locked(std::move(*connection));
+    if (met || met.error().code == base::errc::unsupported) return met;
+    why = met.error().to_string();
+  }
+  DSEC_TRY(const auto killed, kill_launchers(paths_.state(), 0));
+  if (killed > 0) base::log::warn("launcher_killed", {{"why", why}});
+  return std::vector<listed_sandbox>();
+}
+
+result<std::vector<listed_sandbox>> launcher::meet_locked(sys::unique_fd connection) {
+  DSEC_TRY(std::shared_ptr<launcher_client> client,
+           launcher_client::open(loop_, std::move(connection), hooks_.events));
+  DSEC_TRY(auto process, launcher_process::take_over(client->pid()));
+  auto listed = client->list();
+  if (!listed) {
+    process.leave();
+    return listed;
+  }
+  layers_ns_ = client->take_layers_namespace();
+  process_.emplace(std::move(process));
+  publish(std::move(client));
+  base::log::info("launcher_taken_over", {{"pid", process_->pid()}, {"sandboxes", listed->size()}});
+  return listed;
+}
+
+result<std::size_t> launcher::end_others() {
+  const std::scoped_lock lock(mutex_);
+  return kill_launchers(paths_.state(), process_ ? process_->pid() : 0);
+}
+
 launcher::lease launcher::held() {
   const std::scoped_lock lock(lease_mutex_);
   return {client_, generation_};
@@ -42,7 +75,7 @@ void launcher::publish(std::shared_ptr<launcher_client> client) {
 
 result<void> launcher::start_locked() {
   publish(nullptr);
-  DSEC_CHECK(end_child_locked());
+  DSEC_CHECK(end_process_locked());
   DSEC_TRY(auto process, launcher_process::start(paths_, layers_ns_.get()));
   DSEC_CHECK(base::failpoint::check("container.launcher.started"));
   DSEC_TRY(auto connection, launcher_process::connect(paths_));
@@ -55,18 +88,19 @@ result<void> launcher::start_locked() {
                        {{"sandbox", s.request.sandbox}, {"error", adopted.error().to_string()}});
   }
   layers_ns_ = client->take_layers_namespace();
-  child_.emplace(std::move(process));
+  process_.emplace(std::move(process));
   publish(std::move(client));
-  base::log::info("launcher_started", {{"pid", child_->pid()}, {"generation", held().generation}});
+  base::log::info("launcher_started",
+                  {{"pid", process_->pid()}, {"generation", held().generation}});
   return {};
 }
 
 /// A connection that is closed says nothing about the process, and to wait for one that lives would
 /// be to wait for ever.
-result<void> launcher::end_child_locked() {
-  if (!child_) return {};
-  DSEC_CHECK(child_->end());
-  child_.reset();
+result<void> launcher::end_process_locked() {
+  if (!process_) return {};
+  DSEC_CHECK(process_->end());
+  process_.reset();
   return {};
 }
 
@@ -74,14 +108,22 @@ result<void> launcher::shutdown() {
   const std::scoped_lock lock(mutex_);
   if (const auto living = current(); living.client) {
     const auto asked = living.client->shutdown();
-    if (!asked && asked.error().sys_errno == EBUSY) return asked;
     if (!asked) base::log::warn("launcher_killed", {{"why", asked.error().to_string()}});
   }
   // A refill that was under way must not start another one that nobody would end.
   shut_down_ = true;
   publish(nullptr);
   layers_ns_.reset();
-  return end_child_locked();
+  return end_process_locked();
+}
+
+void launcher::leave() {
+  const std::scoped_lock lock(mutex_);
+  shut_down_ = true;
+  publish(nullptr);
+  layers_ns_.reset();
+  if (process_) process_->leave();
+  process_.reset();
 }
 
 }  // namespace dsec::container

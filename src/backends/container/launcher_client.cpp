@@ -90,6 +90,7 @@ result<void> launcher_client::greet() {
     return fail(errc::protocol, "the launcher did not show its mount namespace");
   layers_ns_ = std::move(got.fds[0]);
   DSEC_TRY(pidfd_, sys::open_pidfd(answer.pid));
+  pid_ = answer.pid;
   return {};
 }
 
@@ -157,6 +158,22 @@ result<void> launcher_client::adopt(guest::launch_adopt request, std::span<const
   return order(launch::adopt, request, fds, "adopt the sandbox");
 }
 
+result<std::vector<listed_sandbox>> launcher_client::list() {
+  constexpr auto what = "list its sandboxes";
+  bare_request request{};
+  DSEC_TRY(auto got, ask_all(launch::list, request, {}, what));
+  DSEC_CHECK(outcome(*got.answer, what));
+  std::vector<listed_sandbox> all;
+  for (auto& one : got.listed) {
+    DSEC_TRY(const auto body, read_as<guest::launch_listed>(one.data));
+    if (one.fds.size() != 2)
+      return fail(errc::protocol, "the launcher listed a sandbox without its channel");
+    all.push_back({text(body.sandbox, sizeof body.sandbox), body.slot, body.exited != 0,
+                   body.status, std::move(one.fds[0]), std::move(one.fds[1])});
+  }
+  return all;
+}
+
 result<void> launcher_client::shutdown() {
   bare_request request{};
   DSEC_CHECK(order(launch::shutdown, request, {}, "shut down"));
@@ -175,9 +192,9 @@ bool launcher_client::is_down() {
   return down_;
 }
 
-result<launcher_client::reply> launcher_client::call(std::span<std::byte> request,
-                                                     std::span<const int> fds, const char* what) {
-  std::optional<reply> answer;
+result<launcher_client::waiter> launcher_client::call(std::span<std::byte> request,
+                                                      std::span<const int> fds, const char* what) {
+  waiter mine;
   std::unique_lock lock(mutex_);
   if (down_) return fail(errc::unavailable, "the launcher is gone");
   const auto number = next_++;
@@ -190,10 +207,11 @@ result<launcher_client::reply> launcher_client::call(std::span<std::byte> reques
   if (!sent) return fail(sent.error());
   if (!*sent)
     return fail({errc::capacity, "the launcher takes no more requests now: try again", EAGAIN});
-  waiting_.emplace(number, &answer);
-  const bool in_time = changed_.wait_for(lock, request_timeout, [&] { return answer || down_; });
+  waiting_.emplace(number, &mine);
+  const bool in_time =
+      changed_.wait_for(lock, request_timeout, [&] { return mine.answer || down_; });
   waiting_.erase(number);
-  if (answer) return *std::move(answer);
+  if (mine.answer) return mine;
   if (in_time) return fail(errc::unavailable, "the launcher died");
   lock.unlock();
   // It may still do what it was asked for, at any time: no state of ours could be relied on. So it
@@ -223,7 +241,12 @@ void launcher_client::take(std::span<const std::byte> datagram, std::vector<sys:
   const std::scoped_lock lock(mutex_);
   const auto found = waiting_.find(h.req);
   if (found == waiting_.end()) return;  // nobody waits any more: its descriptors are closed here
-  *found->second = reply{{datagram.begin(), datagram.end()}, std::move(fds)};
+  reply r{{datagram.begin(), datagram.end()}, std::move(fds)};
+  if (h.type == static_cast<std::uint32_t>(launch::listed)) {
+    found->second->listed.push_back(std::move(r));
+    return;
+  }
+  found->second->answer = std::move(r);
   changed_.notify_all();
 }
 

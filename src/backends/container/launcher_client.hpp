@@ -30,6 +30,15 @@ struct launcher_events {
   std::function<void()> down;  // the launcher itself is gone; not for one that never greeted
 };
 
+/// A sandbox that the launcher holds.
+struct listed_sandbox {
+  std::string id;
+  std::uint32_t slot = 0;
+  bool ended = false;  // its aether was reaped, or reaped by another process
+  int status = 0;      // of aether then, as of wait(2); -1: unknown
+  sys::unique_fd channel, pidfd;
+};
+
 class launcher_client {
  public:
   /// Takes over a connected socket and greets. errc::unsupported when the versions differ.
@@ -54,6 +63,9 @@ class launcher_client {
   /// Hands over a sandbox of a launcher that died; `fds`: channel end, pidfd.
   base::result<void> adopt(guest::launch_adopt request, std::span<const int> fds);
 
+  /// All sandboxes that are not released yet.
+  base::result<std::vector<listed_sandbox>> list();
+
   /// Asks it to exit and waits until it has.
   base::result<void> shutdown();
 
@@ -62,6 +74,7 @@ class launcher_client {
   bool kill();
 
   [[nodiscard]] bool is_down();
+  [[nodiscard]] pid_t pid() const { return pid_; }
   /// The mount namespace the layers live in, as told in its hello; can be taken once.
   sys::unique_fd take_layers_namespace() { return std::move(layers_ns_); }
 
@@ -69,6 +82,10 @@ class launcher_client {
   struct reply {
     std::vector<std::byte> data;
     std::vector<sys::unique_fd> fds;
+  };
+  struct waiter {
+    std::vector<reply> listed;    // come first, when a list is asked for
+    std::optional<reply> answer;  // comes last
   };
   launcher_client(sys::event_loop& loop, sys::unique_fd socket, launcher_events events);
   base::result<void> greet();
@@ -78,13 +95,18 @@ class launcher_client {
   void went_down();
 
   /// Numbers and sends a request, waits for its reply.
-  base::result<reply> call(std::span<std::byte> request, std::span<const int> fds,
-                           const char* what);
+  base::result<waiter> call(std::span<std::byte> request, std::span<const int> fds,
+                            const char* what);
+  template <class Request>
+  base::result<waiter> ask_all(guest::launch type, Request& request, std::span<const int> fds,
+                               const char* what) {
+    request.h.type = static_cast<std::uint32_t>(type);
+    return call(std::as_writable_bytes(std::span(&request, 1)), fds, what);
+  }
   template <class Request>
   base::result<reply> ask(guest::launch type, Request& request, std::span<const int> fds,
                           const char* what) {
-    request.h.type = static_cast<std::uint32_t>(type);
-    return call(std::as_writable_bytes(std::span(&request, 1)), fds, what);
+    return ask_all(type, request, fds, what).map([](waiter&& w) { return *std::move(w.answer); });
   }
   template <class Request>
   base::result<void> order(guest::launch type, Request& request, std::span<const int> fds,
@@ -94,13 +116,14 @@ class launcher_client {
   sys::event_loop& loop_;
   sys::unique_fd socket_, layers_ns_;
   sys::unique_fd pidfd_;  // set by greet(), constant afterwards
+  pid_t pid_ = 0;         // likewise
   launcher_events events_;
   sys::event_loop::token token_ = 0;
 
   std::mutex mutex_;
   std::condition_variable changed_;
   std::uint32_t next_ = 1;
-  std::map<std::uint32_t, std::optional<reply>*> waiting_;  // places on the callers' stacks
+  std::map<std::uint32_t, waiter*> waiting_;  // places on the callers' stacks
   bool greeted_ = false, down_ = false;
 };
 

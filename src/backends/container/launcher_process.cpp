@@ -154,7 +154,12 @@ result<launcher_process> launcher_process::start(const base::paths& paths, int l
     collect(pid);
     return fail(pidfd.error());
   }
-  return launcher_process(pid, std::move(*pidfd));
+  return launcher_process(pid, std::move(*pidfd), true);
+}
+
+result<launcher_process> launcher_process::take_over(pid_t pid) {
+  DSEC_TRY(auto pidfd, sys::open_pidfd(pid));
+  return launcher_process(pid, std::move(pidfd), false);
 }
 
 launcher_process::~launcher_process() {
@@ -172,24 +177,34 @@ result<void> launcher_process::end() {
   if (!sys::wait_ended(pidfd_.get(), sys::after(death_timeout)))
     return fail(errc::deadline_exceeded,
                 "the launcher, process " + std::to_string(pid_) + ", does not die");
-  collect(std::exchange(pid_, 0));
-  pidfd_.reset();
+  if (is_child_) collect(pid_);
+  leave();
   return {};
 }
 
-result<std::vector<unique_fd>> find_launchers(const std::filesystem::path& state) {
-  std::vector<unique_fd> found;
+void launcher_process::leave() {
+  pid_ = 0;
+  pidfd_.reset();
+}
+
+result<std::size_t> kill_launchers(const std::filesystem::path& state, pid_t but) {
+  std::size_t killed = 0;
   DSEC_TRY(const auto proc, sys::open_directory("/proc"));
   DSEC_TRY(const auto names, sys::list_directory(proc.get()));
   for (const auto& name : names) {
     pid_t pid = 0;
     if (std::from_chars(name.data(), name.data() + name.size(), pid).ec != std::errc{}) continue;
-    if (!is_launcher_of(name, state)) continue;
-    auto process = sys::open_pidfd(pid);
+    if (pid == but || !is_launcher_of(name, state)) continue;
+    const auto process = sys::open_pidfd(pid);
     // Looked at again behind the pidfd: the number may have passed to another process in between.
-    if (process && is_launcher_of(name, state)) found.push_back(std::move(*process));
+    if (!process || !is_launcher_of(name, state)) continue;
+    DSEC_CHECK(sys::signal_process(process->get(), SIGKILL));
+    if (!sys::wait_ended(process->get(), sys::after(death_timeout)))
+      return fail(errc::deadline_exceeded,
+                  "the launcher of an earlier run, process " + name + ", does not die");
+    ++killed;
   }
-  return found;
+  return killed;
 }
 
 }  // namespace dsec::container

@@ -1,6 +1,6 @@
-// Starts the launcher program that is carried inside this binary (guest/launch.hpp says with what),
-// owns it as a child, and knows how to recognise one of a given state directory again. Blocking,
-// any thread.
+// The launcher as a process: starts the program that is carried inside this binary
+// (guest/launch.hpp says with what), takes over one that an earlier dsecd started, and knows how to
+// recognise one of a given state directory. Blocking, any thread.
 #pragma once
 
 #include <sys/types.h>
@@ -15,16 +15,21 @@
 
 namespace dsec::container {
 
-/// A child of this process. The destructor kills it: a launcher outlives the death of dsecd, not
-/// its wish to end it.
+/// The destructor kills it, unless it was left: a launcher outlives the death of dsecd, not its
+/// wish to end it.
 class launcher_process {
  public:
   /// `layers_ns`: the layers' namespace of a launcher that died, or -1. Replaces whatever socket is
   /// there.
   static base::result<launcher_process> start(const base::paths& paths, int layers_ns);
 
+  /// One that this process did not start: it is known by its pidfd and never waited for as a child.
+  static base::result<launcher_process> take_over(pid_t pid);
+
   launcher_process(launcher_process&& other) noexcept
-      : pid_(std::exchange(other.pid_, 0)), pidfd_(std::move(other.pidfd_)) {}
+      : pid_(std::exchange(other.pid_, 0)),
+        pidfd_(std::move(other.pidfd_)),
+        is_child_(other.is_child_) {}
   launcher_process& operator=(launcher_process&&) = delete;
   ~launcher_process();
 
@@ -35,15 +40,20 @@ class launcher_process {
   /// SIGKILL, unless it has ended by itself, and collects it. errc::deadline_exceeded when it does
   /// not die, as a process in an uninterruptible call; may be called again.
   base::result<void> end();
+  /// From now on it is nobody's, and runs on.
+  void leave();
 
  private:
-  launcher_process(pid_t pid, sys::unique_fd pidfd) : pid_(pid), pidfd_(std::move(pidfd)) {}
+  launcher_process(pid_t pid, sys::unique_fd pidfd, bool is_child)
+      : pid_(pid), pidfd_(std::move(pidfd)), is_child_(is_child) {}
 
   pid_t pid_;
   sys::unique_fd pidfd_;
+  bool is_child_;
 };
 
-/// pidfds of the launchers that were started for this state directory and still run.
-base::result<std::vector<sys::unique_fd>> find_launchers(const std::filesystem::path& state);
+/// Kills all launchers that were started for this state directory but the one with pid `but`, and
+/// answers how many there were. errc::deadline_exceeded when one does not die.
+base::result<std::size_t> kill_launchers(const std::filesystem::path& state, pid_t but);
 
 }  // namespace dsec::container

@@ -63,6 +63,20 @@ void layer_cache::release(const std::vector<backends::layer_ref>& layers) {
     base::log::warn("layers_not_detached", {{"error", trimmed.error().to_string()}});
 }
 
+void layer_cache::inherit(const std::vector<std::string>& digests) {
+  const std::scoped_lock lock(mutex_);
+  for (const auto& digest : digests) layers_.emplace(digest, entry{true, 0, 0});
+}
+
+void layer_cache::hold_inherited(const std::vector<backends::layer_ref>& layers) {
+  const std::scoped_lock lock(mutex_);
+  for (const auto& l : layers) {
+    auto& e = layers_[l.digest];
+    e.attached = true;
+    ++e.users;
+  }
+}
+
 result<void> layer_cache::detach_unused() {
   const std::scoped_lock lock(mutex_);
   return trim_locked(0);

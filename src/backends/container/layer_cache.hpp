@@ -23,6 +23,10 @@ class layer_cache {
   /// Attaches what is not attached yet and counts all; nothing is held when it fails.
   base::result<void> hold(const std::vector<backends::layer_ref>& layers);
   void release(const std::vector<backends::layer_ref>& layers);
+  /// Layers that the launcher has attached already, for an earlier dsecd: names.
+  void inherit(const std::vector<std::string>& digests);
+  /// Counts those of a sandbox that is taken over: they are attached.
+  void hold_inherited(const std::vector<backends::layer_ref>& layers);
   /// Detaches everything that is unused; at close that is everything.
   base::result<void> detach_unused();
 

@@ -1,47 +1,98 @@
 #include "backends/container/leftovers.hpp"
 
 #include <fcntl.h>
-#include <signal.h>
-#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <set>
+#include <thread>
 
 #include "backends/container/home.hpp"
-#include "backends/container/launcher_process.hpp"
+#include "backends/container/sandbox_parts.hpp"
 #include "backends/sys/file.hpp"
+#include "base/failpoint.hpp"
 #include "base/log.hpp"
 
 namespace dsec::container {
 namespace {
 
+using base::errc;
 using base::fail;
 using base::result;
 
 constexpr auto death_timeout = std::chrono::seconds(10);
+/// The launcher says EBUSY until it has reaped an aether, which it does at once.
+constexpr auto release_again = std::chrono::milliseconds(1);
 
-/// Before the groups are cleared, so that nothing new is started in them.
-result<std::size_t> kill_launchers(const base::paths& paths) {
-  DSEC_TRY(const auto launchers, find_launchers(paths.state()));
-  for (const auto& process : launchers) {
-    DSEC_CHECK(sys::signal_process(process.get(), SIGKILL));
-    if (!sys::wait_ended(process.get(), sys::after(death_timeout)))
-      return fail(base::errc::deadline_exceeded, "the launcher of an earlier run does not die");
+struct taken_over {
+  std::set<std::string> slots, ids;
+};
+
+taken_over what_is_ours(const sandbox_host& host) {
+  taken_over ours;
+  for (const auto& parts : host.sandboxes.all()) {
+    ours.ids.insert(parts->spec.sandbox_id);
+    if (parts->place) ours.slots.insert(parts->place->groups.name);
   }
-  ::unlink(paths.launcher_socket().c_str());
-  return launchers.size();
+  return ours;
+}
+
+void note(const result<void>& outcome, const char* event) {
+  if (!outcome) base::log::error(event, {{"error", outcome.error().to_string()}});
+}
+
+/// All at once, so that they die side by side. One that cannot be asked for is waited for in vain,
+/// and named then.
+void kill_slots(const sandbox_host& host, const std::vector<std::string>& names) {
+  for (const auto& name : names) {
+    if (const auto group = host.groups.open_slot(name)) (void)group->slot.kill();
+  }
+}
+
+/// The launcher forgets a sandbox when it has reaped its aether.
+result<void> release(sandbox_host& host, const listed_sandbox& s, sys::deadline until) {
+  if (!s.ended && !sys::wait_ended(s.pidfd.get(), until))
+    return fail(errc::deadline_exceeded, "aether of '" + s.id + "' does not die");
+  while (true) {
+    const auto lease = host.launcher.current();
+    if (!lease.client) return {};
+    const auto released = lease.client->release(s.id);
+    if (released || released.error().code == errc::not_found ||
+        released.error().code == errc::unavailable)
+      return {};
+    if (released.error().sys_errno != EBUSY || sys::remaining_ms(until) == 0) return released;
+    std::this_thread::sleep_for(release_again);
+  }
+}
+
+/// A slot that was ready has namespaces at the launcher.
+result<void> end_slot(sandbox_host& host, const std::string& name, sys::deadline until) {
+  std::uint32_t number = 0;
+  std::from_chars(name.data(), name.data() + name.size(), number);
+  if (const auto group = host.groups.open_slot(name)) DSEC_CHECK(group->slot.end(until));
+  if (const auto lease = host.launcher.current(); lease.client) {
+    const auto dropped = lease.client->drop_slot(number);
+    if (!dropped && dropped.error().code != errc::not_found) return dropped;
+  }
+  DSEC_CHECK(host.groups.remove_slot(name, until));
+  host.slots.free(number);
+  return {};
 }
 
 /// Answers how many sandboxes had not been stopped.
-result<std::size_t> drop_uppers(const base::paths& paths, trash& bin) {
+result<std::size_t> drop_uppers(const sandbox_host& host, const std::set<std::string>& ours) {
   std::size_t found = 0;
-  DSEC_TRY(const auto sandboxes, sys::open_directory(paths.sandboxes()));
+  DSEC_TRY(const auto sandboxes, sys::open_directory(host.paths.sandboxes()));
   DSEC_TRY(const auto ids, sys::list_directory(sandboxes.get()));
   for (const auto& id : ids) {
     if (is_unnamed(id)) {
-      DSEC_CHECK(bin.discard(paths.sandbox(id)));
+      DSEC_CHECK(host.trash->discard(host.paths.sandbox(id)));
       continue;
     }
-    if (::faccessat(sandboxes.get(), (id + "/upper").c_str(), F_OK, AT_SYMLINK_NOFOLLOW) != 0)
+    if (ours.contains(id) ||
+        ::faccessat(sandboxes.get(), (id + "/upper").c_str(), F_OK, AT_SYMLINK_NOFOLLOW) != 0)
       continue;
-    DSEC_CHECK(bin.discard(paths.sandbox(id) / "upper"));
+    DSEC_CHECK(host.trash->discard(host.paths.sandbox(id) / "upper"));
     ++found;
   }
   return found;
@@ -49,15 +100,28 @@ result<std::size_t> drop_uppers(const base::paths& paths, trash& bin) {
 
 }  // namespace
 
-result<void> clear_leftovers(const base::paths& paths, const cgroup_tree& groups, trash& bin) {
-  DSEC_TRY(const auto launchers, kill_launchers(paths));
-  DSEC_TRY(const auto slots, groups.slots());
-  if (const auto cleared = groups.clear(sys::after(death_timeout)); !cleared)
-    base::log::error("leftovers_stay", {{"error", cleared.error().to_string()}});
-  DSEC_TRY(const auto lost, drop_uppers(paths, bin));
-  if (launchers > 0 || !slots.empty() || lost > 0)
+result<void> end_leftovers(sandbox_host& host) {
+  const auto until = sys::after(death_timeout);
+  // Before the groups are cleared, so that nothing new is started in them.
+  DSEC_TRY(const auto launchers, host.launcher.end_others());
+  auto sandboxes = host.left.take_rest();
+  const auto ours = what_is_ours(host);
+  DSEC_TRY(auto names, host.groups.slots());
+  std::erase_if(names, [&](const std::string& name) { return ours.slots.contains(name); });
+  kill_slots(host, names);
+  DSEC_CHECK(base::failpoint::check("container.leftovers.killed"));
+  std::erase_if(sandboxes, [&](const listed_sandbox& s) {
+    const auto released = release(host, s, until);
+    note(released, "leftover_not_released");
+    return released.has_value();
+  });
+  host.left.fill(std::move(sandboxes));  // for another try
+  for (const auto& name : names) note(end_slot(host, name, until), "leftovers_stay");
+  DSEC_CHECK(base::failpoint::check("container.leftovers.slots"));
+  DSEC_TRY(const auto lost, drop_uppers(host, ours.ids));
+  if (launchers > 0 || !names.empty() || lost > 0)
     base::log::warn("leftovers_cleared",
-                    {{"launchers", launchers}, {"groups", slots.size()}, {"sandboxes", lost}});
+                    {{"launchers", launchers}, {"groups", names.size()}, {"sandboxes", lost}});
   return {};
 }
 

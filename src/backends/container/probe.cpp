@@ -151,7 +151,9 @@ result<std::string> try_backend(const base::node_config& node, const std::filesy
   if (::write(file.get(), bytes.data(), bytes.size()) != static_cast<ssize_t>(bytes.size()))
     return fail_errno("cannot write '" + image.string() + "'");
   DSEC_TRY(const auto backend,
-           container_backend::open(base::paths(state), node, {}, "container.probe"));
+           container_backend::open(base::paths(state), node, {},
+                                   {"container.probe", "container.probe-stop"}));
+  DSEC_CHECK(backend->end_unrecovered());
   auto tried = try_sandbox(*backend, image);
   const auto closed = backend->close();
   if (tried && !closed) return fail(closed.error());

@@ -12,7 +12,8 @@ constexpr std::size_t max_unused_layers = 256;
 launcher::hooks hooks_for(sandbox_host& host) {
   launcher::hooks h;
   h.events.exited = [&host](const std::string& id, int status) {
-    if (const auto parts = host.sandboxes.find(id)) parts->note_exit(status);
+    if (const auto parts = host.sandboxes.find(id)) return parts->note_exit(status);
+    host.left.note_exit(id, status);
   };
   h.events.down = [&host] {
     if (host.closing) return;
@@ -23,11 +24,13 @@ launcher::hooks hooks_for(sandbox_host& host) {
     });
   };
   h.survivors = [&host] {
-    std::vector<survivor> all;
-    for (const auto& parts : host.sandboxes.all()) {
-      if (auto one = parts->describe()) all.push_back(std::move(*one));
-    }
-    return all;
+    return host.left.survivors([&host] {
+      std::vector<survivor> all;
+      for (const auto& parts : host.sandboxes.all()) {
+        if (auto one = parts->describe()) all.push_back(std::move(*one));
+      }
+      return all;
+    });
   };
   return h;
 }

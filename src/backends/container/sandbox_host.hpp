@@ -12,6 +12,7 @@
 
 #include "backends/container/cgroups.hpp"
 #include "backends/container/housekeeper.hpp"
+#include "backends/container/inheritance.hpp"
 #include "backends/container/launcher.hpp"
 #include "backends/container/layer_cache.hpp"
 #include "backends/container/slot_pool.hpp"
@@ -38,6 +39,12 @@ class sandbox_registry {
   std::map<std::string, std::weak_ptr<sandbox_parts>> parts_;
 };
 
+/// Names of failure points: the sandbox of a probe has its own, so that those of a node do not hit
+/// it.
+struct failure_areas {
+  std::string start = "container.start", stop = "container.stop";
+};
+
 struct sandbox_host {
   sandbox_host(base::paths p, const base::node_config& node, const backends::limits& defaults,
                cgroup_tree tree, std::unique_ptr<sys::event_loop> events,
@@ -47,12 +54,14 @@ struct sandbox_host {
   cgroup_tree groups;
   std::unique_ptr<sys::event_loop> loop;
   sandbox_registry sandboxes;
+  inheritance left;  // what an earlier dsecd left
   std::unique_ptr<container::trash> trash;
   container::launcher launcher;
   layer_cache layers;
   slot_pool slots;
-  std::string failure_area = "container.start";  // of failure points: see container_backend::open
+  failure_areas areas;
   std::atomic<bool> closing{false};
+  std::atomic<bool> leaving{false};      // instances that are destroyed do not stop their sandboxes
   housekeeper chores{"dsec-chores", 0};  // last: its jobs use all of the above
 };
 

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 
-#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
@@ -23,7 +22,6 @@ using base::result;
 constexpr auto handshake_timeout = std::chrono::seconds(10);
 /// From SIGKILL until nothing is left; the kernel may have gigabytes to give back.
 constexpr auto death_timeout = std::chrono::seconds(10);
-constexpr auto kill_again = std::chrono::milliseconds(500);
 
 // layers
 // ----------------------------------------------------------------------------------------------------------
@@ -59,7 +57,7 @@ result<void> return_slot(sandbox_parts& s) {
 /// and outlive it: whoever owns the record drops them.
 result<void> name_disk(sandbox_parts& s) {
   DSEC_CHECK(name_home(s.host.paths, s.place->number, s.spec.sandbox_id));
-  s.spool = std::make_shared<spool_dir>(s.host.paths.sandbox(s.spec.sandbox_id) / "spool");
+  s.open_spool();
   return {};
 }
 
@@ -131,17 +129,6 @@ result<void> create_init(sandbox_parts& s) {
   return {};
 }
 
-/// Once is not enough: before Linux 6.14 a process that is just being cloned into the group
-/// escapes.
-result<void> kill_group(const sys::cgroup_dir& group, sys::deadline until) {
-  while (true) {
-    DSEC_CHECK(group.kill());
-    auto empty = group.wait_empty(std::min(until, sys::after(kill_again)));
-    if (empty || empty.error().code != errc::deadline_exceeded || sys::remaining_ms(until) == 0)
-      return empty;
-  }
-}
-
 /// The launcher forgets the sandbox once it has reaped aether, which it says by an event. False:
 /// not yet.
 result<bool> release_at_launcher(const sandbox_parts& s) {
@@ -165,7 +152,7 @@ result<void> kill_init(sandbox_parts& s) {
   }
   const auto& group = s.place->groups.slot;
   while (true) {
-    DSEC_CHECK(kill_group(group, until));
+    DSEC_CHECK(group.end(until));
     if (s.pidfd && !sys::wait_ended(s.pidfd.get(), until))
       return fail(errc::deadline_exceeded, "aether of '" + s.spec.sandbox_id + "' does not die");
     DSEC_TRY(const bool released, release_at_launcher(s));
@@ -186,14 +173,19 @@ result<void> kill_init(sandbox_parts& s) {
 // channel and handshake
 // -------------------------------------------------------------------------------------------
 
-result<void> connect_channel(sandbox_parts& s) {
+result<void> open_channel(sandbox_parts& s, aether_channel::before said) {
   const std::scoped_lock lock(s.mutex);
-  DSEC_TRY(s.channel, aether_channel::open(*s.host.loop, std::move(s.socket), s.events));
+  DSEC_TRY(s.channel, aether_channel::open(*s.host.loop, std::move(s.socket), s.events, said));
   return {};
 }
 
+result<void> connect_channel(sandbox_parts& s) {
+  return open_channel(s, aether_channel::before::silence);
+}
+
 result<void> close_channel(sandbox_parts& s) {
-  s.channel->close();  // waits for a callback that runs, so the lock is not held meanwhile
+  if (!s.channel) return {};  // it was taken over and the channel could not be opened
+  s.channel->close();         // waits for a callback that runs, so the lock is not held meanwhile
   const std::scoped_lock lock(s.mutex);
   s.channel.reset();
   return {};
@@ -232,7 +224,7 @@ result<void> sandbox_parts::start() {
     auto outcome = step.run(*this);
     done[i] = outcome || step.undo_failed;
     if (outcome) {
-      outcome = base::failpoint::check(host.failure_area + "." + step.name);
+      outcome = base::failpoint::check(host.areas.start + "." + step.name);
     }
     if (outcome) continue;
     auto error = outcome.error();
@@ -255,8 +247,9 @@ result<void> sandbox_parts::stop() {
   for (std::size_t i = container_steps.size(); i-- > 0;) {
     if (!done[i]) continue;
     const auto undo = container_steps[i].undo;
-    const auto outcome = undo == nullptr ? result<void>() : undo(*this);
+    auto outcome = undo == nullptr ? result<void>() : undo(*this);
     done[i] = !outcome;
+    if (outcome) outcome = base::failpoint::check(host.areas.stop + "." + container_steps[i].name);
     if (outcome) continue;
     const auto message =
         std::string("stop (") + container_steps[i].name + "): " + outcome.error().to_string();
@@ -267,6 +260,24 @@ result<void> sandbox_parts::stop() {
   }
   if (failed) return fail(std::move(*failed));
   return {};
+}
+
+void sandbox_parts::open_spool() {
+  const auto directory = host.paths.sandbox(spec.sandbox_id) / "spool";
+  spool = std::make_shared<spool_dir>(directory);
+  log = std::make_shared<command_log>(directory);
+}
+
+void sandbox_parts::take_over(slot s, sys::unique_fd aether, sys::unique_fd channel_end) {
+  const std::scoped_lock lock(mutex);
+  place = std::move(s);
+  pidfd = std::move(aether);
+  socket = std::move(channel_end);
+  done.fill(true);
+}
+
+result<void> sandbox_parts::reconnect() {
+  return container::open_channel(*this, aether_channel::before::another);
 }
 
 void sandbox_parts::note_exit(int status) {

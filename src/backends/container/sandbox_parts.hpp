@@ -12,6 +12,7 @@
 
 #include "backends/backend.hpp"
 #include "backends/container/aether_channel.hpp"
+#include "backends/container/command_log.hpp"
 #include "backends/container/sandbox_host.hpp"
 #include "backends/container/spool.hpp"
 
@@ -29,6 +30,7 @@ struct sandbox_parts {
   // Made by the steps, in this order.
   std::optional<slot> place;
   std::shared_ptr<spool_dir> spool;
+  std::shared_ptr<command_log> log;
   sys::unique_fd pidfd;   // of aether
   sys::unique_fd socket;  // of its channel, until that is opened
   std::shared_ptr<aether_channel> channel;
@@ -40,6 +42,13 @@ struct sandbox_parts {
   /// Undoes the steps in reverse. Goes on after errors and reports all; what failed is tried again
   /// by the next call.
   base::result<void> stop();
+
+  /// Finds spools and log in the sandbox's directory.
+  void open_spool();
+  /// In place of start(): a living sandbox of an earlier dsecd, as if all steps had been run here.
+  void take_over(slot s, sys::unique_fd aether, sys::unique_fd channel_end);
+  /// Opens the channel of one that was taken over; events arrive from now on.
+  base::result<void> reconnect();
 
   /// The launcher has reaped aether.
   void note_exit(int status);

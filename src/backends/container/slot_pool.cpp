@@ -41,6 +41,7 @@ result<std::uint32_t> slot_pool::reserve() {
 }
 
 void slot_pool::free(std::uint32_t number) {
+  if (number >= node_.max_sandboxes) return;  // of a run that was configured to have more
   const std::scoped_lock lock(mutex_);
   free_.insert(number);
 }

@@ -24,8 +24,7 @@ struct slot {
 
 class slot_pool {
  public:
-  /// Numbers whose groups are there already, left by an earlier run and not to be ended, are not
-  /// used.
+  /// Numbers whose groups are there already, left by an earlier run, are not used.
   slot_pool(const cgroup_tree& groups, launcher& host, trash& bin, const base::paths& paths,
             const base::node_config& node, const backends::limits& expected);
 
@@ -34,6 +33,8 @@ class slot_pool {
   /// Drops namespaces and directory if no sandbox took them over, removes the groups, frees the
   /// number.
   base::result<void> give_back(slot& s);
+  /// What an earlier run left of a slot is gone: its number can be used.
+  void free(std::uint32_t number);
   /// Makes slots until as many are ready as configured.
   base::result<void> refill();
   /// Drops all ready slots; refill() makes none from now on.
@@ -43,7 +44,6 @@ class slot_pool {
   base::result<slot> make(std::uint32_t number);
   base::result<void> make_namespaces(slot& s);
   base::result<std::uint32_t> reserve();
-  void free(std::uint32_t number);
 
   const cgroup_tree& groups_;
   launcher& host_;

@@ -28,8 +28,16 @@ std::string ready_name(unsigned i) {
   return std::to_string(i) + ".ready";
 }
 
+constexpr std::size_t suffix_length = 4;
+
 std::string file_name(const std::string& command, stream which) {
   return command + (which == stream::out ? ".out" : ".err");
+}
+
+/// The command that a file of that name belongs to.
+std::optional<std::string> command_of(const std::string& name) {
+  if (!name.ends_with(".out") && !name.ends_with(".err")) return std::nullopt;
+  return name.substr(0, name.size() - suffix_length);
 }
 
 result<std::uint64_t> file_size(int fd) {
@@ -146,6 +154,16 @@ result<output_piece> spool_dir::read(const std::string& command, stream which, s
 void spool_dir::forget(const std::string& command) const {
   for (const auto which : {stream::out, stream::err})
     ::unlink((path_ / file_name(command, which)).c_str());
+}
+
+result<void> spool_dir::retain(const std::function<bool(const std::string&)>& known) const {
+  DSEC_TRY(const auto directory, sys::open_directory(path_));
+  DSEC_TRY(const auto names, sys::list_directory(directory.get()));
+  for (const auto& name : names) {
+    const auto command = command_of(name);
+    if (command && !known(*command)) ::unlinkat(directory.get(), name.c_str(), 0);
+  }
+  return {};
 }
 
 }  // namespace dsec::container

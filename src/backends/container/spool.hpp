@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
@@ -43,6 +44,9 @@ class spool_dir {
                                                           std::uint64_t length,
                                                           std::optional<std::uint64_t> total) const;
   void forget(const std::string& command) const;
+  /// Drops the spools of all commands but those that are `known`.
+  [[nodiscard]] base::result<void> retain(
+      const std::function<bool(const std::string& command)>& known) const;
 
  private:
   [[nodiscard]] base::result<sys::unique_fd> create_one(const std::string& name) const;

@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <thread>
@@ -19,6 +20,7 @@ using base::result;
 
 /// A group whose last task is exiting answers EBUSY for some hundred microseconds.
 constexpr auto busy_retry = std::chrono::microseconds(500);
+constexpr auto kill_again = std::chrono::milliseconds(500);
 
 result<std::uint64_t> number(std::string_view text, const std::string& name) {
   std::uint64_t value = 0;
@@ -89,6 +91,15 @@ bool cgroup_dir::has(const std::string& file) const {
 
 result<void> cgroup_dir::kill() const {
   return write("cgroup.kill", "1");
+}
+
+result<void> cgroup_dir::end(deadline until) const {
+  while (true) {
+    DSEC_CHECK(kill());
+    auto empty = wait_empty(std::min(until, after(kill_again)));
+    if (empty || empty.error().code != base::errc::deadline_exceeded || remaining_ms(until) == 0)
+      return empty;
+  }
 }
 
 result<void> cgroup_dir::wait_empty(deadline until) const {

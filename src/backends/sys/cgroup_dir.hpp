@@ -37,6 +37,9 @@ class cgroup_dir {
 
   /// SIGKILL for every process in the group and below, forks in flight included.
   [[nodiscard]] base::result<void> kill() const;
+  /// Kills until no process is left in the group or below: once is not enough, since before Linux
+  /// 6.14 a process that is just being cloned into the group escapes. errc::deadline_exceeded.
+  [[nodiscard]] base::result<void> end(deadline until) const;
   /// Waits until no process is left in the group or below. errc::deadline_exceeded names how many
   /// are.
   [[nodiscard]] base::result<void> wait_empty(deadline until) const;

@@ -43,9 +43,20 @@ bool is_dot(const char* name) {
 
 /// Names in the shared parent under which subdirectories wait for their turn.
 std::string waiting_name() {
-  static const auto run = base::random_token(40);  // names left by an earlier process never clash
+  static const auto run = base::random_token(40);
   static std::atomic<unsigned long> counter{0};
   return std::string(removal_prefix) + run + "-" + std::to_string(counter++);
+}
+
+/// Moves `directory`/`name` up to `parent`, under a name that no other process has taken: one that
+/// was forked from this one, and killed, may have left some of ours.
+result<std::string> move_up(int directory, const char* name, int parent) {
+  while (true) {
+    auto moved = waiting_name();
+    if (::renameat(directory, name, parent, moved.c_str()) == 0) return moved;
+    if (errno != ENOTEMPTY && errno != EEXIST)
+      return fail_errno(std::string("cannot move directory '") + name + "' up");
+  }
 }
 
 /// Unlinks everything in `parent`/`name` but non-empty subdirectories, which move to `parent` and
@@ -65,9 +76,7 @@ result<void> remove_one(int parent, const std::string& name, std::vector<std::st
     if (errno != EISDIR && errno != EPERM) return fail_errno("cannot remove '" + name + "/…'");
     if (::unlinkat(dir.get(), entry->d_name, AT_REMOVEDIR) == 0) continue;
     if (errno != ENOTEMPTY && errno != EEXIST) return fail_errno("cannot remove '" + name + "/…'");
-    auto moved = waiting_name();
-    if (::renameat(dir.get(), entry->d_name, parent, moved.c_str()) != 0)
-      return fail_errno("cannot move a directory out of '" + name + "'");
+    DSEC_TRY(auto moved, move_up(dir.get(), entry->d_name, parent));
     waiting.push_back(std::move(moved));
   }
   if (::unlinkat(parent, name.c_str(), AT_REMOVEDIR) != 0)

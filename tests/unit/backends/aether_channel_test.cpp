@@ -6,6 +6,7 @@
 #include <future>
 
 #include "backends/sys/datagram.hpp"
+#include "support/eventually.hpp"
 
 using namespace dsec;
 using namespace dsec::container;
@@ -56,24 +57,27 @@ struct channel_pair {
   std::condition_variable changed;
   std::vector<incoming> received;
   std::vector<std::string> closed;
+  std::function<void()> on_receive;  // set before anything is sent
   std::unique_ptr<aether_channel> channel;
 
-  channel_pair() {
+  explicit channel_pair(aether_channel::before said = aether_channel::before::silence) {
     auto ends = sys::datagram_pair();
     REQUIRE(ends);
     far.socket = std::move(ends->second);
     channel_events events;
     events.receive = [this](incoming in) {
-      const std::scoped_lock lock(mutex);
+      std::unique_lock lock(mutex);
       received.push_back(std::move(in));
       changed.notify_all();
+      lock.unlock();
+      if (on_receive) on_receive();
     };
     events.closed = [this](std::string why) {
       const std::scoped_lock lock(mutex);
       closed.push_back(std::move(why));
       changed.notify_all();
     };
-    channel = *aether_channel::open(*loop, std::move(ends->first), events);
+    channel = *aether_channel::open(*loop, std::move(ends->first), events, said);
   }
   bool wait(const std::function<bool()>& done) {
     std::unique_lock lock(mutex);
@@ -116,10 +120,58 @@ TEST_CASE("repetitions are dropped and what was received is acknowledged") {
   p.far.send(guest::msg::started, started("b"), 2);
   REQUIRE(p.wait([&] { return p.received.size() == 2; }));
   CHECK(std::get<frame_started>(p.received[1].body).id == "b");
+  // Acknowledged is what has been handled, so the number comes a moment after the call.
+  guest::header h{};
+  std::uint32_t sent = 0;
+  CHECK(test::eventually([&] {
+    REQUIRE(p.channel->send(encode_id(guest::msg::kill, "a")));
+    h = p.far.receive_header();
+    CHECK(h.seq == ++sent);
+    return h.ack == 2;
+  }));
+}
+
+TEST_CASE("what is being handled is not acknowledged yet") {
+  channel_pair p;
+  std::promise<void> go;
+  auto may_go = go.get_future();
+  p.on_receive = [&] { may_go.wait(); };
+  p.far.send(guest::msg::started, started("a"), 1);
+  REQUIRE(p.wait([&] { return p.received.size() == 1; }));
   REQUIRE(p.channel->send(encode_id(guest::msg::kill, "a")));
-  const auto h = p.far.receive_header();
-  CHECK(h.seq == 1);
-  CHECK(h.ack == 2);
+  CHECK(p.far.receive_header().ack == 0);
+  go.set_value();
+  CHECK(test::eventually([&] {
+    REQUIRE(p.channel->send(encode_id(guest::msg::kill, "a")));
+    return p.far.receive_header().ack == 1;
+  }));
+}
+
+TEST_CASE("resuming, what another had left unread is passed over and all that is repeated taken") {
+  channel_pair p(aether_channel::before::another);
+  p.far.send(guest::msg::started, started("unread"), 5);
+  REQUIRE(p.channel->resume());
+  const auto hello = p.far.receive_header();
+  CHECK(hello.type == static_cast<std::uint16_t>(guest::msg::hello));
+  CHECK(hello.ack == 0);
+  p.far.send(guest::msg::hello, guest::hello_body{guest::channel_version, 0, 0}, 0);
+  for (const std::uint32_t seq : {3U, 4U, 5U}) p.far.send(guest::msg::started, started("a"), seq);
+  // As when the one before had said hello, too, and died before it read the answer.
+  p.far.send(guest::msg::hello, guest::hello_body{guest::channel_version, 0, 0}, 0);
+  for (const std::uint32_t seq : {3U, 4U, 5U, 6U})
+    p.far.send(guest::msg::started, started("a"), seq);
+  REQUIRE(p.wait([&] { return p.received.size() == 4; }));
+  std::vector<std::uint32_t> seqs;
+  for (const auto& in : p.received) seqs.push_back(in.header.seq);
+  CHECK(seqs == std::vector<std::uint32_t>{3, 4, 5, 6});
+}
+
+TEST_CASE("an aether of another version is not resumed with") {
+  channel_pair p(aether_channel::before::another);
+  REQUIRE(p.channel->resume());
+  p.far.send(guest::msg::hello, guest::hello_body{99, 0, 0}, 0);
+  REQUIRE(p.wait([&] { return p.closed.size() == 1; }));
+  CHECK(p.closed[0] == "aether speaks channel version 99");
 }
 
 TEST_CASE("many results are acknowledged although nothing else is sent") {
