@@ -168,8 +168,8 @@ void edge_state::report_given_up() {
 
 /// Goes on with what its actors left: whatever is under way ends with an event, and that wakes us.
 void edge_state::end_given_up(const std::string& id, const ledger_ptr& book) {
-  book->events.wake_with([me = edge_self{self}, id] { caf::anon_send(me, give_up_again{id}); });
   const bool complete = take_last_events(*book);
+  book->events.wake_with([me = edge_self{self}, id] { caf::anon_send(me, give_up_again{id}); });
   if (book->start_in_flight || book->stop_in_flight) return;
   if (!complete && !env->health->draining()) {
     self->delayed_send(self, give_up_retry, give_up_again{id});

@@ -24,10 +24,26 @@ void health_board::clear(const std::string& subject) {
   reasons_.erase(subject);
 }
 
-void health_board::note_delay(std::int64_t microseconds) {
+void health_board::note_beat(std::int64_t microseconds) {
+  last_beat_ = std::chrono::steady_clock::now().time_since_epoch().count();
   auto worst = worst_delay_us_.load();
   while (microseconds > worst && !worst_delay_us_.compare_exchange_weak(worst, microseconds)) {
   }
+}
+
+void health_board::expect_beats(std::chrono::milliseconds longest_pause) {
+  last_beat_ = std::chrono::steady_clock::now().time_since_epoch().count();
+  longest_pause_ms_ = longest_pause.count();
+}
+
+void health_board::check_beats() {
+  const std::chrono::milliseconds longest(longest_pause_ms_);
+  if (longest.count() == 0) return;
+  const std::chrono::steady_clock::time_point last{std::chrono::steady_clock::duration(last_beat_)};
+  const auto pause = std::chrono::duration_cast<std::chrono::milliseconds>(
+      std::chrono::steady_clock::now() - last);
+  if (pause <= longest) return clear("actors");
+  report("actors", "none has run for " + std::to_string(pause.count()) + " ms");
 }
 
 void health_board::check_pools() {
@@ -47,6 +63,7 @@ void health_board::check_pools() {
 
 health_board::answer health_board::healthz() {
   check_pools();
+  check_beats();
   const std::scoped_lock lock(mutex_);
   json j;
   j["status"] = reasons_.empty() ? "ok" : "unhealthy";

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -30,7 +31,10 @@ class health_board {
   [[nodiscard]] bool draining() const { return draining_; }
 
   void count_restart() { ++restarts_; }
-  void note_delay(std::int64_t microseconds);
+  /// A beat of the watchdog, so much too late. From the first one on, none for longest_pause is a
+  /// reason to be unhealthy: actors do not run.
+  void note_beat(std::int64_t microseconds);
+  void expect_beats(std::chrono::milliseconds longest_pause);
   [[nodiscard]] std::uint64_t late_beats() const { return late_beats_; }
   void count_late_beat() { ++late_beats_; }
 
@@ -45,6 +49,8 @@ class health_board {
   answer readyz();
 
  private:
+  void check_beats();
+
   std::mutex mutex_;
   std::vector<std::shared_ptr<base::worker_pool>> pools_;
   std::map<std::string, std::string> reasons_;
@@ -53,6 +59,8 @@ class health_board {
   std::atomic<std::uint64_t> restarts_{0};
   std::atomic<std::uint64_t> late_beats_{0};
   std::atomic<std::int64_t> worst_delay_us_{0};
+  std::atomic<std::chrono::steady_clock::rep> last_beat_{0};
+  std::atomic<std::chrono::milliseconds::rep> longest_pause_ms_{0};  // 0: none are expected
 };
 
 /// Takes outcomes of the store's writer: unhealthy from a write that failed until one that did not.

@@ -26,6 +26,7 @@ namespace dsec::actors {
 namespace {
 
 constexpr unsigned kill_threads = 8;
+constexpr std::chrono::seconds longest_pause{5};  // of all actors
 constexpr std::chrono::seconds failed_start_grace{60};
 
 void end_process(const std::string& why) {
@@ -179,6 +180,7 @@ base::result<void> node_impl::start() {
                        auto info) { return open(std::move(session), std::move(info)); },
       .get = [health = health_](std::string_view path) { return answer_get(*health, path); }};
   DSEC_TRY(listener_, net::listener::start(config_.gateway, std::move(callbacks)));
+  health_->expect_beats(longest_pause);
   health_->set_ready(true);
   base::log::info("ready", {{"port", listener_->port()}, {"edge", config_.node.name}});
   return {};

@@ -14,7 +14,7 @@ void watchdog_state::sleep() {
 void watchdog_state::on_beat(const beat& b) {
   const auto late =
       std::chrono::duration_cast<std::chrono::microseconds>(self->clock().now() - b.due);
-  health->note_delay(late.count());
+  health->note_beat(late.count());
   if (late > max_delay) {
     health->count_late_beat();
     base::log::error("actors_delayed", {{"delay_us", late.count()}});

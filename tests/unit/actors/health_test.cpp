@@ -64,6 +64,30 @@ TEST_CASE("a store that is written again is no reason to be unhealthy any more")
   CHECK(board->healthz().good);
 }
 
+TEST_CASE("actors that do not run at all are a reason to be unhealthy, until they do again") {
+  health_board board;
+  board.expect_beats(20ms);
+  CHECK(board.healthz().good);
+  const auto give_up = std::chrono::steady_clock::now() + 10s;
+  while (board.healthz().good && std::chrono::steady_clock::now() < give_up) {
+  }
+  CHECK(board.healthz().json.find("none has run for") != std::string::npos);
+  board.expect_beats(1h);
+  board.note_beat(0);
+  CHECK(board.healthz().good);
+}
+
+TEST_CASE("a node whose store fails says so until it is written again") {
+  dsec::test::node_fixture node;
+  dsec::test::client alice(node, "alice");
+  node.records->fail_from_now(true);
+  CHECK(alice.call(dsec::test::create()).kind == "error");
+  CHECK(node.worker->health->healthz().json.find("disk full") != std::string::npos);
+  node.records->fail_from_now(false);
+  CHECK(alice.call(dsec::test::create()).phase == "running");
+  CHECK(node.worker->health->healthz().good);
+}
+
 TEST_CASE("a reason that is no UTF-8 can be told all the same") {
   health_board board;
   board.report("store", "cannot write '/x/\xff'");

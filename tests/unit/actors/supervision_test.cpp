@@ -2,6 +2,7 @@
 #include <caf/scoped_actor.hpp>
 #include <catch2/catch.hpp>
 
+#include "actors/edge.hpp"
 #include "node_fixture.hpp"
 
 using namespace dsec::test;
@@ -116,6 +117,77 @@ TEST_CASE("a sandbox whose actors keep dying is given up, and nothing of it is l
   CHECK(alice.call(create()).phase == "running");
   node.write_records();
   CHECK(node.record(id)->phase == base::phase::failed);
+}
+
+TEST_CASE("a node that gave up a sandbox is unhealthy for as long as its record is kept") {
+  node_fixture node;
+  client alice(node, "alice");
+  const auto id = alice.call(create(), 0, "key").sandbox_id;
+  CHECK(node.worker->health->healthz().good);
+  for (std::size_t i = 0; i <= actors::restart_budget::most; ++i) crash(node, node.actor_of(id));
+  const auto health = node.worker->health->healthz();
+  CHECK_FALSE(health.good);
+  CHECK(health.json.find("1 given up") != std::string::npos);
+  // Its key makes a new one, in this process and the next.
+  const auto next = alice.call(create(), 0, "key").sandbox_id;
+  CHECK(next != id);
+  node.write_records();
+  node.restart();
+  alice.reconnect();
+  CHECK(alice.call(create(), 0, "key").sandbox_id == next);
+  CHECK(alice.call(get(id)).cause == "backend");
+  CHECK(node.worker->health->healthz().good);
+}
+
+TEST_CASE("a given-up sandbox that is forgotten is no reason to be unhealthy any more") {
+  node_fixture node;
+  client alice(node, "alice");
+  const auto id = node.running_sandbox(alice);
+  for (std::size_t i = 0; i <= actors::restart_budget::most; ++i) crash(node, node.actor_of(id));
+  CHECK_FALSE(node.worker->health->healthz().good);
+  node.advance(61min, 1min);
+  CHECK(node.worker->health->healthz().good);
+}
+
+TEST_CASE("a given-up sandbox that cannot be ended keeps its place and is tried again") {
+  bool stuck = true;
+  node_fixture node(
+      {.run = {}, .on_step = [&](std::string_view step, const std::string&) -> base::result<void> {
+         if (stuck && step == "stop") return base::fail(base::errc::io, "a dead disk");
+         return {};
+       }});
+  client alice(node, "alice");
+  const auto id = node.running_sandbox(alice);
+  for (std::size_t i = 0; i <= actors::restart_budget::most; ++i) crash(node, node.actor_of(id));
+  node.advance(5s);
+  CHECK(node.table->sandboxes.at(id).live);
+  stuck = false;
+  node.advance(2s);
+  CHECK_FALSE(node.table->sandboxes.at(id).live);
+  CHECK(node.backend->live() == 0);
+}
+
+TEST_CASE("a reaper that keeps dying takes the edge along, and in the end the node gives up") {
+  node_fixture node;
+  client alice(node, "alice");
+  const auto id = node.running_sandbox(alice);
+  const auto kill_reaper = [&] {
+    const auto edge = roots_of(node).edge;
+    auto* at = static_cast<actors::edge_self::stateful_pointer<actors::edge_state>>(
+        caf::actor_cast<caf::abstract_actor*>(edge));
+    caf::anon_send_exit(at->state.watcher, caf::exit_reason::kill);
+    node.run();
+    return edge;
+  };
+  const auto first = kill_reaper();
+  CHECK(roots_of(node).edge == first);
+  for (std::size_t i = 0; i < actors::restart_budget::most; ++i) kill_reaper();
+  CHECK(roots_of(node).edge != first);
+  CHECK(alice.call(get(id)).phase == "running");
+  for (std::size_t i = 0; i < 50 && node.given_up.empty(); ++i) kill_reaper();
+  CHECK(node.given_up.size() == 1);
+  // No edge is left to tell it, as in a process that ends itself.
+  caf::anon_send_exit(node.table->sandboxes.at(id).actor, caf::exit_reason::user_shutdown);
 }
 
 TEST_CASE("a given-up sandbox is ended though the edge that gave it up dies first") {

@@ -45,18 +45,19 @@ class gateway_fixture {
     bool message_after_closed = false;
   };
 
-  explicit gateway_fixture(base::gateway_config config = {}) {
+  explicit gateway_fixture(base::gateway_config config = {}, const heartbeat& beat = {}) {
     config.port = 0;
-    auto started = listener::start(config, callbacks());
+    auto started = listener::start(config, callbacks(), beat);
     REQUIRE(started);
     door = *std::move(started);
   }
   ~gateway_fixture() { door->stop(); }
 
   /// Waits until the condition holds over the connections so far.
-  bool eventually(const std::function<bool(const std::vector<events>&)>& condition) {
+  bool eventually(const std::function<bool(const std::vector<events>&)>& condition,
+                  std::chrono::milliseconds time = patience) {
     std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, patience, [&] { return condition(connections_); });
+    return changed_.wait_for(lock, time, [&] { return condition(connections_); });
   }
   /// The i-th accepted WebSocket.
   std::shared_ptr<ws_session> session(std::size_t i = 0) {
