@@ -98,7 +98,10 @@ result<void> build(const std::string& name, const std::vector<std::string>& cont
     if (::cgroup_add_controller(group.get(), c.c_str()) == nullptr)
       return fail(errc::unsupported, "libcgroup does not know controller '" + c + "'");
   }
-  if (const int r = ::cgroup_create_cgroup(group.get(), 0); r != 0)
+  // Without `ignore_ownership` it gives all that an existing group holds to root, the groups of
+  // sandboxes that run on from an earlier dsecd included.
+  constexpr int ignore_ownership = 1;
+  if (const int r = ::cgroup_create_cgroup(group.get(), ignore_ownership); r != 0)
     return fail(libcgroup_error("cannot make group '" + name + "'", r));
   return {};
 }
