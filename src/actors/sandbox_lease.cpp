@@ -43,7 +43,7 @@ record_writer::ticket sandbox_state::bind(const lease& l) {
 void sandbox_state::follow_lease(const caller& from) {
   const auto& now = book->record.lease;
   if (!now || !from.lease || from.lease.id == now.id) return;
-  if (phase() < base::phase::stopping) bind(from.lease);
+  if (phase() < base::phase::stopping) env->writer->hurry(bind(from.lease));
 }
 
 /// The reaper looked, then sent this; the client may have come back in between.
