@@ -358,6 +358,27 @@ TEST_CASE("a backend that ends before it has settled what it found leaves it",
   box.stop();
 }
 
+TEST_CASE("sandboxes that live forbid other user ids, which might be theirs",
+          "[kernel][container][recovery]") {
+  container_rig rig({2, 64});
+  {
+    auto box = rig.start("kept");
+    rig.backend().leave();
+  }
+  rig.leave();
+  auto node = rig.node();
+  node.uid_base += 65536;
+  const auto refused = container::container_backend::open(base::paths(rig.scope().state), node, {});
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().code == errc::conflict);
+  CHECK(refused.error().message.find("node.uid_base") != std::string::npos);
+  rig.open_only();
+  auto [box, what] = rig.recover("kept");
+  REQUIRE(what.alive);
+  box.stop();
+  rig.end_unrecovered();
+}
+
 TEST_CASE("a stream loses no byte over ten kills of the daemon", "[kernel][container][recovery]") {
   constexpr int last = 3'000'000;
   container_rig rig({0, 64}, false);

@@ -9,6 +9,8 @@
 #include <cstdio>
 #include <fstream>
 
+#include "backends/container/command_log.hpp"
+#include "backends/sys/temp_dir.hpp"
 #include "container_rig.hpp"
 
 using namespace dsec;
@@ -93,4 +95,49 @@ TEST_CASE("speed of exec and of a whole life", "[.speed]") {
   print("start() to the first command's result", firsts);
   print("stop()", stops);
   print("whole life with its slot's making", whole);
+}
+
+TEST_CASE("speed of taking over", "[.speed]") {
+  constexpr int count = 60;
+  container_rig rig({16, 64});
+  {
+    std::vector<container_box> boxes;
+    for (int i = 0; i < count; ++i) {
+      boxes.push_back(rig.start("n" + std::to_string(i)));
+      boxes.back().sh("echo ended");
+      boxes.back().begin_sh("sleep 1000");
+    }
+    rig.backend().leave();
+  }
+  rig.leave();
+  print("backend: open over 60 sandboxes", time_each(1, [&](int) { rig.open_only(); }));
+  std::vector<container_rig::taken_box> taken;
+  print("instance: recover",
+        time_each(count, [&](int i) { taken.push_back(rig.recover("n" + std::to_string(i))); }));
+  CHECK(std::all_of(taken.begin(), taken.end(), [](const auto& t) { return t.what.alive; }));
+  print("backend: end_unrecovered, 16 slots ready",
+        time_each(1, [&](int) { rig.end_unrecovered(); }));
+  print("instance: first command of one that was taken over",
+        time_each(count, [&](int i) { taken[static_cast<std::size_t>(i)].box.sh("true"); }));
+  for (auto& t : taken) t.box.stop();
+}
+
+TEST_CASE("speed of the command log", "[.speed]") {
+  const auto dir = sys::temp_dir::make("dsec-log-speed");
+  REQUIRE(dir);
+  container::command_log log(dir->path());
+  auto spec = program({"/bin/sh", "-c", "echo hello"});
+  container::exited_record exited;
+  print("command log: what an exec waits for", time_each(20'000, [&](int i) {
+          spec.id = "command-" + std::to_string(i);
+          REQUIRE(log.begin(container::describe(spec, 64U << 20U)));
+        }));
+  print("command log: its end", time_each(20'000, [&](int i) {
+          exited.event.id = "command-" + std::to_string(i);
+          log.note(exited);
+        }));
+  print("command log: compaction of 20,000", time_each(3, [&](int) { REQUIRE(log.compact()); }));
+  print("command log: load of 20,000", time_each(3, [&](int) {
+          REQUIRE(container::command_log(dir->path()).load()->commands.size() == 20'000);
+        }));
 }

@@ -20,6 +20,7 @@ using sys::cgroup_dir;
 
 /// Whose groups these are; root's alone to write, and gone with the group.
 constexpr const char* owner_mark = "trusted.dsec.state";
+constexpr const char* ids_mark = "trusted.dsec.ids";
 
 result<void> claim(const cgroup_dir& group, const std::string& state) {
   char owner[4096];
@@ -266,6 +267,21 @@ result<void> cgroup_tree::remove_slot(const std::string& name, sys::deadline unt
   for (const auto& p : legacy_) collect(p.instance.remove_child(name, until), first);
   collect(unified_.instance.remove_child(name, until), first);
   if (first) return fail(*first);
+  return {};
+}
+
+result<void> cgroup_tree::claim_ids(const std::string& ids, bool live) const {
+  const int group = unified_.instance.fd();
+  char text[128];
+  const auto n = ::fgetxattr(group, ids_mark, text, sizeof text);
+  const std::string before(text, n > 0 ? static_cast<std::size_t>(n) : 0);
+  if (live && n > 0 && before != ids)
+    return fail(errc::conflict, "sandboxes of an earlier run live with the user ids " + before +
+                                    ", now they would be " + ids +
+                                    ": end them before node.uid_base or node.aether_uid_base "
+                                    "is changed");
+  if (before != ids && ::fsetxattr(group, ids_mark, ids.data(), ids.size(), 0) != 0)
+    return fail_errno("cannot mark " + unified_.instance.path().string() + " with its user ids");
   return {};
 }
 

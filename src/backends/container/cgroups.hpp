@@ -65,6 +65,9 @@ class cgroup_tree {
   /// Removes the groups in every hierarchy; they must be empty or become so before the deadline.
   [[nodiscard]] base::result<void> remove_slot(const std::string& name, sys::deadline until) const;
 
+  /// Writes down which user ids the slots get. errc::conflict when sandboxes that `live` have got
+  /// others from an earlier run: new ones could get the same.
+  [[nodiscard]] base::result<void> claim_ids(const std::string& ids, bool live) const;
   /// Names of slots that exist now.
   [[nodiscard]] base::result<std::vector<std::string>> slots() const;
   /// Kills whatever runs in any slot and removes all slots; those in which something does not die

@@ -60,6 +60,11 @@ class log_state {
   }
 
   void apply(begun_record r, std::string_view raw) {
+    // A write that is known no longer, for there were too many, may come again.
+    if (const auto* e = find(r.id); e != nullptr && e->settled) {
+      remove(r.id);
+      --settled_;
+    }
     if (!index_.emplace(r.id, entries_.size()).second) return;
     entries_.push_back(entry{std::move(r), std::nullopt, false, {raw}});
   }
@@ -145,6 +150,21 @@ result<void> write_all(int fd, std::string_view bytes, const std::string& path) 
     bytes.remove_prefix(static_cast<std::size_t>(n));
   }
   return {};
+}
+
+/// The next `size` bytes, or what there is of them.
+result<std::string> read_to(int fd, std::uint64_t size) {
+  std::string bytes(size, '\0');
+  std::size_t done = 0;
+  while (done < bytes.size()) {
+    const auto n = ::read(fd, bytes.data() + done, bytes.size() - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return fail_errno("cannot read a command log");
+    if (n == 0) break;
+    done += static_cast<std::size_t>(n);
+  }
+  bytes.resize(done);
+  return bytes;
 }
 
 /// Empty when there is no such file.
@@ -251,17 +271,19 @@ bool command_log::grown() {
 }
 
 result<void> command_log::compact() {
+  auto done = rewrite();
   const std::scoped_lock lock(mutex_);
-  auto done = compact_locked();
   compacting_ = false;
   // Not again before it has grown as much once more, whatever was wrong.
   kept_ = size_;
   return done;
 }
 
-result<void> command_log::compact_locked() {
+/// Records may be appended meanwhile: only while those are copied does anybody wait.
+result<void> command_log::rewrite() {
   const auto path = directory_ / log_name, next = directory_ / new_log_name;
-  DSEC_TRY(const auto bytes, sys::read_file(path));
+  DSEC_TRY(const auto old, sys::open_at(AT_FDCWD, path, O_RDONLY | O_NOFOLLOW));
+  DSEC_TRY(const auto bytes, read_to(old.get(), whole_size()));
   log_reader reader(bytes);
   log_state state(reader);
   std::string kept;
@@ -270,17 +292,29 @@ result<void> command_log::compact_locked() {
   });
   // First, so that at no moment an id is in neither file.
   DSEC_CHECK(add_used(state.used_up()));
-  DSEC_TRY(auto file, sys::open_at(AT_FDCWD, next,
-                                   O_WRONLY | O_APPEND | O_CREAT | O_TRUNC | O_NOFOLLOW, 0600));
-  auto written = write_all(file.get(), kept, next);
-  if (written && ::rename(next.c_str(), path.c_str()) != 0)
-    written = fail_errno("cannot replace '" + path.string() + "'");
-  if (!written) {
-    ::unlink(next.c_str());
-    return written;
-  }
+  auto replaced = replace(next, kept, old.get());
+  if (!replaced) ::unlink(next.c_str());
+  return replaced;
+}
+
+std::uint64_t command_log::whole_size() {
+  const std::scoped_lock lock(mutex_);
+  return size_;
+}
+
+/// `old` stands behind what `kept` was made of.
+result<void> command_log::replace(const std::filesystem::path& next, std::string_view kept,
+                                  int old) {
+  constexpr int flags = O_WRONLY | O_APPEND | O_CREAT | O_TRUNC | O_NOFOLLOW;
+  DSEC_TRY(auto file, sys::open_at(AT_FDCWD, next, flags, 0600));
+  DSEC_CHECK(write_all(file.get(), kept, next));
+  const std::scoped_lock lock(mutex_);
+  DSEC_TRY(const auto added, sys::read_all(old, log_name));
+  DSEC_CHECK(write_all(file.get(), added, next));
+  if (::rename(next.c_str(), (directory_ / log_name).c_str()) != 0)
+    return fail_errno("cannot replace a command log by '" + next.string() + "'");
   if (file_) file_ = std::move(file);
-  size_ = kept.size();
+  size_ = kept.size() + added.size();
   return {};
 }
 

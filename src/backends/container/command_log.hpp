@@ -52,7 +52,7 @@ class command_log {
 
   /// True once when it has grown so much that compact() should be called.
   bool grown();
-  /// Rewrites it without what is not known any more.
+  /// Rewrites it without what is not known any more. One at a time.
   base::result<void> compact();
 
   /// Gives back the descriptor; the next record opens it again.
@@ -62,7 +62,9 @@ class command_log {
   base::result<void> append_locked(std::string_view record);
   base::result<void> write_locked(std::string_view bytes);
   base::result<void> open_locked(int create);
-  base::result<void> compact_locked();
+  base::result<void> rewrite();
+  base::result<void> replace(const std::filesystem::path& next, std::string_view kept, int old);
+  std::uint64_t whole_size();
   [[nodiscard]] base::result<void> add_used(const std::vector<std::uint64_t>& hashes) const;
   [[nodiscard]] base::result<std::vector<std::uint64_t>> load_used() const;
 

@@ -3,6 +3,8 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "backends/container/container_instance.hpp"
 #include "backends/container/home.hpp"
 #include "backends/container/leftovers.hpp"
@@ -84,8 +86,12 @@ result<std::unique_ptr<container_backend>> container_backend::open(
 result<void> container_backend::take_over() {
   DSEC_TRY(auto listed, host_->launcher.take_over());
   const auto lease = host_->launcher.current();
-  if (!lease.client) return {};
-  inherited_ = true;
+  inherited_ = lease.client != nullptr;
+  const bool live =
+      std::any_of(listed.begin(), listed.end(), [](const auto& s) { return !s.ended; });
+  DSEC_CHECK(host_->groups.claim_ids(
+      std::to_string(node_.uid_base) + " " + std::to_string(node_.aether_uid_base), live));
+  if (!inherited_) return {};
   host_->left.fill(std::move(listed));
   host_->layers.inherit(attached_layers(lease.client->pid()));
   return {};

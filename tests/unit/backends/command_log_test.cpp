@@ -189,6 +189,17 @@ TEST_CASE("a write that ended well is known after it is forgotten, so many of th
   }
 }
 
+TEST_CASE("a write that was known and is made again counts anew") {
+  logged l;
+  l.begin("w");
+  l.log.note(wrote("w", 1));
+  l.log.note(dropped_record{"w", true});
+  l.begin("w");
+  CHECK(std::holds_alternative<known_command::pending>(l.next().commands.at(0).known.end));
+  l.log.note(wrote("w", 2));
+  CHECK(l.next().commands.at(0).known.written_size == 2);
+}
+
 TEST_CASE("the log is bounded by what is kept") {
   logged l;
   l.begin("first");

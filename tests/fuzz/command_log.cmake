@@ -1,0 +1,1 @@
+dsec_fuzz(command_log DEPENDS dsec_backends)
