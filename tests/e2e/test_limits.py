@@ -109,14 +109,11 @@ def peak(pid: int) -> int:
     return memory_line(pid, "VmHWM")
 
 
-def test_a_daemon_that_stops_takes_its_sandboxes_along_and_says_so(daemon, monkeypatch):
+def test_a_daemon_that_is_stopped_with_all_takes_its_sandboxes_along_and_says_so(daemon):
     """Last in this module: it restarts the daemon."""
-    from libdsec import _pool
-
     sb = Sandbox.create(TINY)
     command = sb.commands.start("sleep 60")
     daemon.stop()
-    monkeypatch.setattr(_pool, "_RECONNECT_SECONDS", 0.5)
     with pytest.raises(UnavailableError, match="not running"):
         command.wait(5)
     daemon.start()

@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <signal.h>
 
+#include <atomic>
 #include <catch2/catch.hpp>
 #include <future>
 #include <optional>
@@ -130,6 +131,22 @@ TEST_CASE("ready slots outlast a launcher that cannot be started",
   CHECK(b.sh("echo two").out == "two\n");
   a.stop();
   b.stop();
+}
+
+TEST_CASE("a launcher that dies at its start is replaced although nobody asks for one",
+          "[kernel][container][launcher-fails]") {
+  container_rig rig;
+  auto box = rig.start("old");
+  std::atomic<pid_t> second{0};
+  base::failpoint::arm("container.launcher.started", [&] {
+    const auto started = rig.launcher_pid();
+    if (started && ::kill(*started, SIGKILL) == 0) second = *started;
+  });
+  kill_launcher(rig);
+  REQUIRE(eventually([&] { return second != 0; }));
+  REQUIRE(eventually([&] { return rig.launcher_pid().value_or(second) != second; }));
+  CHECK(box.sh("echo still here").out == "still here\n");
+  box.stop();
 }
 
 TEST_CASE("a launcher that dies between slot and create costs a start only another try",

@@ -1,5 +1,8 @@
 #include "backends/container/sandbox_host.hpp"
 
+#include <algorithm>
+#include <chrono>
+
 #include "backends/container/sandbox_parts.hpp"
 #include "base/log.hpp"
 
@@ -8,6 +11,19 @@ namespace {
 
 /// Layers kept attached although nobody uses them; a mount costs some kilobytes.
 constexpr std::size_t max_unused_layers = 256;
+
+constexpr std::chrono::milliseconds first_retry{200}, longest_retry{30'000};
+
+/// Also when nobody asks for one, and again when that one dies at its start: as long as there is
+/// none dsecd alone holds the sandboxes, and they would end with it.
+void start_another(sandbox_host& host, std::chrono::milliseconds retry) {
+  if (host.closing) return;
+  const auto started = host.launcher.get();
+  if (started || started.error().code == base::errc::cancelled) return;
+  base::log::error("launcher_not_restarted", {{"error", started.error().to_string()}});
+  host.chores.post_later(
+      retry, [&host, retry] { start_another(host, std::min(2 * retry, longest_retry)); });
+}
 
 launcher::hooks hooks_for(sandbox_host& host) {
   launcher::hooks h;
@@ -18,10 +34,7 @@ launcher::hooks hooks_for(sandbox_host& host) {
   h.events.down = [&host] {
     if (host.closing) return;
     base::log::warn("launcher_died", {});
-    host.chores.post([&host] {
-      if (const auto started = host.launcher.get(); !started)
-        base::log::error("launcher_not_restarted", {{"error", started.error().to_string()}});
-    });
+    host.chores.post([&host] { start_another(host, first_retry); });
   };
   h.survivors = [&host] {
     return host.left.survivors([&host] {
