@@ -2,6 +2,8 @@
 // started here; start() and stop() are called by whoever owns the listener, never on those threads.
 #include "net/listener.hpp"
 
+#include <fcntl.h>
+
 #include <boost/asio/basic_socket_acceptor.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
@@ -112,6 +114,7 @@ class tcp_listener final : public listener {
                             "; choose another gateway.port or stop what uses it",
                         problem.value()});
     }
+    close_on_exec(acceptor_);
     hub_->port = acceptor_.local_endpoint().port();
     return {};
   }
@@ -142,12 +145,19 @@ class tcp_listener final : public listener {
   static constexpr auto good_bye = 1s;
   static constexpr auto accept_pause = 100ms;
 
+  /// Boost.Asio opens sockets without O_CLOEXEC: a process that we start would keep them.
+  template <class Socket>
+  static void close_on_exec(Socket& s) {
+    ::fcntl(s.native_handle(), F_SETFD, FD_CLOEXEC);
+  }
+
   void accept_next() {
     acceptor_.async_accept(executor(hub_->context.get_executor()),
                            [this](error_code problem, socket s) {
                              if (problem == asio::error::operation_aborted || !acceptor_.is_open())
                                return;
                              if (problem) return wait_out(problem);
+                             close_on_exec(s);
                              admit(std::move(s));
                              accept_next();
                            });

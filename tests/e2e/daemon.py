@@ -15,7 +15,6 @@ import subprocess
 import tempfile
 import time
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import host
 import tomllib
@@ -46,7 +45,7 @@ class Daemon:
         self.config = self.state.with_suffix(".toml")
         self.config.write_text(config)
         self.own_environment = environment or {}
-        self.port = 0  # any at first, the same again afterwards: clients come back to it
+        self.port = host.free_port()
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -77,7 +76,6 @@ class Daemon:
             assert code is None, f"dsecd ended with {code} at start: {self.tail()}"
             assert time.monotonic() < deadline, f"dsecd is not ready: {self.tail()}"
             time.sleep(0.01)
-        self.port = urlsplit((self.state / "url").read_text().strip()).port or 0
 
     def _published(self) -> tuple[int, int] | None:
         """Which file holds the address, if any: each start puts another one in its place."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import random
+import socket
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -52,3 +55,13 @@ def eventually(done: Callable[[], object], seconds: float = 10) -> bool:
             return False
         time.sleep(0.01)
     return True
+
+
+def free_port() -> int:
+    """A port of loopback that no client gets for its own end: there a daemon can listen again."""
+    lowest = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    while True:
+        port = random.randrange(max(1024, lowest // 2), lowest)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port

@@ -29,6 +29,7 @@ from libdsec import (
     _codec,
     _connection,
     _pool,
+    _transport,
 )
 
 ARGS = DSecContainerRunArgs(container_image="tiny:1")
@@ -74,6 +75,15 @@ def test_nothing_listening_says_how_to_start():
         port = free.getsockname()[1]
     with pytest.raises(UnavailableError, match="scripts/quickstart"):
         asyncio.run(DSecClient(f"127.0.0.1:{port}", KEY).open())
+
+
+def test_a_connection_to_itself_is_recognised(server: FakeServer):
+    with socket.socket() as own:
+        own.bind(("127.0.0.1", 0))
+        own.connect(own.getsockname())
+        assert _transport.is_own(own)
+    with socket.create_connection(("127.0.0.1", server.port)) as other:
+        assert not _transport.is_own(other)
 
 
 @pytest.mark.parametrize(

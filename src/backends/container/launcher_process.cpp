@@ -94,24 +94,31 @@ struct spawn_plan {
     raised.push_back(std::move(high));
     return {};
   }
+
+  /// A library may hold descriptors without O_CLOEXEC, such as a client's connection, which would
+  /// then seem to live on after our death.
+  void close_rest() {
+    ::posix_spawn_file_actions_addclosefrom_np(&actions, 3 + static_cast<int>(raised.size()));
+  }
 };
 
 result<pid_t> spawn(const std::filesystem::path& state, std::span<const int> fds) {
   DSEC_TRY(const auto image, sys::sealed_memfd(program_name, base::embedded_launcher(), 0500));
-  DSEC_TRY(const auto high_image, raise(image.get()));
   spawn_plan plan;
   std::vector<std::string> words{program_name};
   for (const int fd : fds) {
     words.push_back(std::to_string(3 + plan.raised.size()));
     DSEC_CHECK(plan.pass(fd));
   }
+  const auto program = "/proc/self/fd/" + std::to_string(3 + plan.raised.size());
+  DSEC_CHECK(plan.pass(image.get()));
+  plan.close_rest();
   std::vector<char*> arguments;
   for (auto& w : words) arguments.push_back(w.data());
   arguments.push_back(nullptr);
   // The only variable; find_launchers() knows the process by it.
   auto variable = state_variable + state.string();
   char* environment[] = {variable.data(), nullptr};
-  const auto program = "/proc/self/fd/" + std::to_string(high_image.get());
   pid_t pid = 0;
   if (const int e = ::posix_spawn(&pid, program.c_str(), &plan.actions, &plan.attributes,
                                   arguments.data(), environment);

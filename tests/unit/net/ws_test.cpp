@@ -1,3 +1,7 @@
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <sys/socket.h>
+
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <thread>
@@ -371,4 +375,22 @@ TEST_CASE("an idle client is told that the gateway stops") {
   stopping.join();
   REQUIRE(end);
   CHECK(end->close_code() == 1001);
+}
+
+TEST_CASE("no process that is started later keeps the listener or a connection") {
+  gateway_fixture gateway;
+  raw_client client(gateway.port());
+  REQUIRE(client.upgrade("right-key") == 101);
+  gateway.session();
+  int ours = 0;
+  for (int fd = 0; fd < 1024; ++fd) {
+    sockaddr_in at{};
+    socklen_t size = sizeof at;
+    if (::getsockname(fd, reinterpret_cast<sockaddr*>(&at), &size) != 0 || at.sin_family != AF_INET)
+      continue;
+    if (ntohs(at.sin_port) != gateway.port()) continue;
+    ++ours;
+    CHECK((::fcntl(fd, F_GETFD) & FD_CLOEXEC) != 0);
+  }
+  CHECK(ours == 2);
 }

@@ -265,6 +265,13 @@ async def _connect(
     return websocket
 
 
+def is_own(sock: socket.socket) -> bool:
+    """Connected to itself: where nothing listens on a local port, the kernel may choose just that
+    port for our end (tcp(7), simultaneous open), and a server could not come back to it.
+    """
+    return sock.getsockname() == sock.getpeername()
+
+
 async def _open_socket(host: str, port: int) -> socket.socket:
     """The first address of the host that accepts."""
     loop = asyncio.get_running_loop()
@@ -276,6 +283,8 @@ async def _open_socket(host: str, port: int) -> socket.socket:
         try:
             sock.setblocking(False)
             await loop.sock_connect(sock, address)
+            if is_own(sock):
+                raise ConnectionRefusedError("nothing listens there")
             return sock
         except OSError as error:
             sock.close()
