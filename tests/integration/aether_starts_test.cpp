@@ -7,11 +7,13 @@
 #include <catch2/catch.hpp>
 
 #include "support/aether_sandbox.hpp"
+#include "support/eventually.hpp"
 
 using namespace dsec;
 using namespace dsec::tests;
 using guest::failure;
 using guest::msg;
+using std::chrono::milliseconds;
 
 namespace {
 
@@ -46,6 +48,21 @@ TEST_CASE("large arguments wait their turn behind a full spawner's socket", "[ae
   REQUIRE(::kill(spawner, SIGCONT) == 0);
   for (const auto& id : large_ids) CHECK(box.wait(id).out == "20\n");
   for (const auto& id : ids) CHECK(box.wait(id).ok());
+  CHECK(box.seen(msg::degraded) == 0);
+}
+
+// It costs the host as much memory as aether.
+TEST_CASE("a spawner that has nothing to do is ended, and there is one for the next command",
+          "[kernel][aether]") {
+  if (skipped()) return;
+  aether_sandbox box({.root = tree::tiny});
+  const auto held = box.start({.argv = {"cat"}, .input = std::string(1, 'x')});
+  CHECK(box.wait(held).out == "x");
+  REQUIRE(box.processes("init").size() == 2);
+  REQUIRE(
+      test::eventually([&] { return box.processes("init").size() == 1; }, milliseconds(20'000)));
+  for (int i = 0; i < 3; ++i) CHECK(box.run({.argv = {"true"}}).ok());
+  CHECK(box.processes("init").size() == 2);
   CHECK(box.seen(msg::degraded) == 0);
 }
 

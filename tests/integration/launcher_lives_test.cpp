@@ -161,7 +161,7 @@ TEST_CASE("when launcher and client are both gone the sandbox sees the end of it
 TEST_CASE("a launcher killed at any step leaves nothing behind", "[kernel][launcher]") {
   const auto mounts = test::mount_table();
   const auto loops = test::loop_devices();
-  const auto* step = GENERATE("layers", "upper", "overlay", "channel", "init", "record");
+  const auto* step = GENERATE("layers", "upper", "overlay", "sys", "channel", "init", "record");
   INFO(step);
   {
     launcher_rig rig({std::string("DSEC_LAUNCHER_FAIL=") + step + "=kill"});

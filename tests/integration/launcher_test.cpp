@@ -214,7 +214,7 @@ TEST_CASE("the launcher keeps no mount of the host", "[kernel][launcher]") {
     for (int i = 0; i < 5; ++i) words >> word;
     points.insert(word);
   }
-  CHECK(points == std::set<std::string>{"/", "/proc", "/state"});
+  CHECK(points == std::set<std::string>{"/", "/net", "/proc", "/state", "/sys"});
   CHECK(mounts_of(rig.pid()).find("shared:") == std::string::npos);
 }
 
@@ -302,10 +302,10 @@ TEST_CASE("bad creates name their step and change nothing", "[kernel][launcher]"
 TEST_CASE("whatever step fails, everything is as before", "[kernel][launcher]") {
   const leak_check leaks;
   const auto* step =
-      GENERATE("layers", "slot", "upper", "overlay", "channel", "init", "record", "init groups",
-               "init namespaces", "init fds", "init hostname", "init tree", "mount root",
-               "mount dev", "mount pts", "mount shm", "mount proc", "mount sys", "init copy",
-               "init oom", "init session", "init drop", "init exec");
+      GENERATE("layers", "slot", "upper", "overlay", "sys", "channel", "init", "record",
+               "init groups", "init namespaces", "init fds", "init hostname", "init tree",
+               "mount root", "mount dev", "mount pts", "mount shm", "mount proc", "mount sys",
+               "init copy", "init oom", "init session", "init drop", "init exec");
   INFO(step);
   launcher_rig rig({std::string("DSEC_LAUNCHER_FAIL=") + step + "=error"});
   rig.prepare("one", 1, {});

@@ -60,6 +60,15 @@ void groups::prepare(bool count_memory) {
   ++ready_;
 }
 
+void groups::shrink() {
+  for (int i = 0; i < capacity; ++i) {
+    if (states_[i] != state::ready) continue;
+    if (sys::call(__NR_unlinkat, fd_cgroup, path_of(i).c_str(), AT_REMOVEDIR) < 0) continue;
+    states_[i] = state::absent;
+    --ready_;
+  }
+}
+
 groups::taken groups::take() {
   taken out;
   int index = ready_ > 0 ? find(state::ready) : -1;

@@ -28,6 +28,8 @@ class groups {
   void prepare(bool count_memory);
   /// A ready group, else a new one.
   taken take();
+  /// Removes those that are ready: nothing is expected soon.
+  void shrink();
   /// SIGKILL for everything in the group: cgroup.kill. Never waits.
   void kill(int index);
   /// Whether a process lives in it; an unreadable group counts as empty.

@@ -38,8 +38,11 @@ void proxy::reap() {
 void proxy::on_reaped(int pid, int status) {
   const uint64_t now = sys::monotonic_ns();
   if (spawner_.is(pid)) {
-    if (spawner_.on_death(now)) sys::exit(exit_no_spawner + (status >> 8 & 0xff));
-    channel_.post(msg::degraded, 2 * live_.count());
+    const auto death = spawner_.on_death(now);
+    if (death == spawner_link::death::never_ready)
+      sys::exit(exit_no_spawner + (status >> 8 & 0xff));
+    if (death == spawner_link::death::lost) channel_.post(msg::degraded, 2 * live_.count());
+    if (death == spawner_link::death::retired) groups_.shrink();
     return;
   }
   live_command* c = live_.of_pid(pid);

@@ -77,6 +77,7 @@ void proxy::launch(live_command& c, const char* strings) {
     if (!c.waiting.keep(strings)) return start_fails(c, failure::resources, ENOMEM);
     c.give_up_at = c.start + start_limit;
     spawner_.want_writable(true, events_);
+    spawner_.wake(c.start, events_);
   }
 }
 

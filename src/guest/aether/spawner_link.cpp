@@ -12,6 +12,7 @@ constexpr uint64_t stopped_limit = 1000 * ms;  // silent and stopped: root insid
 constexpr uint64_t silent_limit =
     3000 * ms;  // silent but running: a crowded host may be all that is wrong
 constexpr uint64_t first_limit = 30'000 * ms;  // nobody inside can disturb the first one
+constexpr uint64_t idle_limit = 10'000 * ms;   // another one costs a millisecond
 constexpr uint64_t limits_interval = 1000 * ms;
 constexpr uint64_t first_backoff = 10 * ms;
 constexpr uint64_t longest_backoff = 250 * ms;
@@ -49,6 +50,7 @@ void spawner_link::ensure(uint64_t now, poller& events) {
     return;
   }
   pid_ = static_cast<int>(pid);
+  retired_ = false;
   ++generation_;
   state_ = state::starting;
   asked_at_ = now;
@@ -63,6 +65,11 @@ void spawner_link::ensure(uint64_t now, poller& events) {
 
 void spawner_link::tick(uint64_t now, poller& events) {
   if (state_ == state::absent) return ensure(now, events);
+  if (state_ == state::ready && now - used_at_ >= idle_limit && idle()) {
+    retired_ = true;
+    missed_ = false;
+    return kill();
+  }
   if (state_ == state::dead || asked_at_ == 0) return;
   const uint64_t silent = now - asked_at_;
   const uint64_t limit = ever_ready_ ? silent_limit : first_limit;
@@ -78,8 +85,25 @@ void spawner_link::tick(uint64_t now, poller& events) {
   }
 }
 
+void spawner_link::wake(uint64_t now, poller& events) {
+  missed_ = true;
+  if (state_ != state::absent || !retired_) return;
+  next_start_ = now;
+  ensure(now, events);
+}
+
+/// Nothing is on its way, and no child shares its memory.
+bool spawner_link::idle() const {
+  if (in_flight_ > 0 || asked_at_ != 0) return false;
+  for (const bool busy : slab_busy_) {
+    if (busy) return false;
+  }
+  return true;
+}
+
 uint64_t spawner_link::next_tick() const {
   if (state_ == state::absent) return next_start_;
+  if (state_ == state::ready && idle()) return used_at_ + idle_limit;
   if (state_ == state::dead || asked_at_ == 0) return UINT64_MAX;
   if (!pinged_) return asked_at_ + ping_after;
   const uint64_t now = sys::monotonic_ns();
@@ -143,6 +167,7 @@ long spawner_link::send(start_request request, const char* strings, const int* f
   if (r == -EPIPE || r == -ECONNRESET || r == -EINTR)
     return -EAGAIN;  // its death is on its way to us
   if (r < 0) return r;
+  used_at_ = now;
   if (request.slab != no_slab) slab_busy_[request.slab] = true;
   slab = {request.slab, generation_};
   ++in_flight_;
@@ -190,17 +215,22 @@ spawner_link::news spawner_link::on_readable(uint64_t now) {
   state_ = state::ready;
   ever_ready_ = true;
   limits_seen_at_ = now;
+  used_at_ = now;
   return news::became_ready;
 }
 
-bool spawner_link::on_death(uint64_t now) {
+spawner_link::death spawner_link::on_death(uint64_t now) {
   socket_.reset();
   pid_ = 0;
   state_ = state::absent;
   asked_at_ = 0;
   writable_wanted_ = false;
+  if (retired_) {
+    next_start_ = missed_ ? now : UINT64_MAX;
+    return death::retired;
+  }
   if (next_start_ < now) next_start_ = now;
-  return !ever_ready_;
+  return ever_ready_ ? death::lost : death::never_ready;
 }
 
 void spawner_link::want_writable(bool wanted, poller& events) {

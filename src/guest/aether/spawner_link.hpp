@@ -1,5 +1,7 @@
 // aether's side of its spawner: forks it, hands it starts, notices when it is dead, stopped or
-// silent, and starts another. Knows nothing of commands but which slab each start in flight uses.
+// silent, and starts another. One that has had nothing to do for a while is ended, since it costs
+// the host as much as aether itself; the next start brings another. Knows nothing of commands but
+// which slab each start in flight uses.
 // Owned by the proxy; one thread.
 #pragma once
 
@@ -25,8 +27,11 @@ class spawner_link {
 
   /// Forks a spawner if there is none and it is time; tick() does the same.
   void ensure(uint64_t now, poller& events);
-  /// Kills a spawner that is stopped or silent, pings one that is slow, starts one that is missing.
+  /// Kills a spawner that is stopped, silent or long idle, pings one that is slow, starts one that
+  /// is missing.
   void tick(uint64_t now, poller& events);
+  /// A start waits: if the spawner was ended because it was idle, there is another one soon.
+  void wake(uint64_t now, poller& events);
   [[nodiscard]] uint64_t next_tick() const;
 
   [[nodiscard]] bool ready() const { return state_ == state::ready; }
@@ -43,14 +48,16 @@ class spawner_link {
 
   enum class news { none, became_ready };
   news on_readable(uint64_t now);
-  /// Its process was reaped; true if none has ever become ready.
-  bool on_death(uint64_t now);
+  enum class death { retired, lost, never_ready };
+  /// Its process was reaped.
+  death on_death(uint64_t now);
   void want_writable(bool wanted, poller& events);
 
  private:
   enum class state : uint8_t { absent, starting, ready, dead };  // dead: killed, not reaped yet
 
   void kill();
+  [[nodiscard]] bool idle() const;
   int take_slab();
   /// Commands inherit the spawner's limits, and root inside can change them: prlimit(2) asks for
   /// the same uid only.
@@ -60,6 +67,8 @@ class spawner_link {
   state state_ = state::absent;
   bool ever_ready_ = false;
   bool pinged_ = false;
+  bool retired_ = false;  // ended because it was idle
+  bool missed_ = false;   // since then a start has come
   bool writable_wanted_ = false;
   int pid_ = 0;
   unique_fd socket_;
@@ -70,6 +79,7 @@ class spawner_link {
   uint64_t backoff_ = 0;
   uint64_t limits_seen_at_ = 0;
   uint64_t asked_at_ = 0;  // first unanswered ask; 0: none
+  uint64_t used_at_ = 0;   // last start, or ready
   bool slab_busy_[slab_count] = {};
   unique_fd abandoned_[slab_count];
 };

@@ -2,15 +2,29 @@
 // (guest/channel.hpp), an unmapped uid and no capabilities. Makes itself unreadable, reads `boot`,
 // runs the proxy for good.
 #include <linux/close_range.h>
+#include <linux/mman.h>
 #include <linux/prctl.h>
 
 #include "guest/aether/proxy.hpp"
+
+// Beside everything else, so that all of it has one page of page table.
+extern "C" {
+[[gnu::used]] alignas(4096) char aether_stack[0x40000];
+}
 
 namespace dsec::guest::aether {
 namespace {
 
 // All zero at first, so that it is in .bss and only pages that are used exist.
 constinit proxy the_proxy;
+
+/// What the kernel has put at the far end of the address space, the first stack and the vDSO, needs
+/// a page table of three pages of its own. Where the vDSO may not be unmapped it all stays.
+void leave_far_end() {
+  constexpr uint64_t begin = 1ULL << 32, end = (1ULL << 47) - 4096;
+  sys::call(__NR_munmap, begin, end - begin);
+  sys::call(__NR_mprotect, aether_stack, 4096, PROT_NONE);  // what runs over the stack faults
+}
 
 /// A closed 0, 1 or 2 would be the number of the next descriptor that is opened.
 void fill_stdio() {
@@ -54,6 +68,7 @@ boot_body read_boot() {
 }
 
 [[noreturn]] void run() {
+  leave_far_end();
   sys::call(__NR_prctl, PR_SET_DUMPABLE, 0);
   sys::call(__NR_prctl, PR_SET_NAME, "aether");
   sys::call(__NR_umask, 022);
@@ -82,6 +97,6 @@ extern "C" [[noreturn, gnu::used]] void aether_main() {
 asm(".globl _start\n"
     "_start:\n\t"
     "xor %ebp, %ebp\n\t"
-    "and $-16, %rsp\n\t"
+    "lea aether_stack + 0x40000(%rip), %rsp\n\t"
     "call aether_main\n\t"
     "hlt\n");

@@ -10,6 +10,7 @@
 #include "guest/launcher/child.hpp"
 #include "guest/launcher/instrument.hpp"
 #include "guest/launcher/mounts.hpp"
+#include "guest/launcher/namespaces.hpp"
 
 namespace dsec::launcher {
 namespace {
@@ -51,6 +52,7 @@ constexpr creation::step creation::steps[] = {
     {"slot", &creation::take_slot, nullptr},
     {"upper", &creation::map_upper, &creation::drop_upper},
     {"overlay", &creation::build_overlay, &creation::drop_overlay},
+    {"sys", &creation::clone_sys, &creation::drop_sys},
     {"channel", &creation::open_channel, &creation::close_channel},
     {"init", &creation::start, &creation::kill},
     {"record", &creation::record, &creation::unrecord},
@@ -136,6 +138,16 @@ void creation::drop_overlay() {
   overlay_.drop();
 }
 
+status creation::clone_sys() {
+  sys_ = clone_mount(AT_FDCWD, empty_sys_path);
+  LAUNCH_TRY("clone", sys_.get());
+  return {};
+}
+
+void creation::drop_sys() {
+  sys_.reset();
+}
+
 status creation::open_channel() {
   int ends[2] = {-1, -1};
   LAUNCH_TRY("socketpair",
@@ -190,6 +202,7 @@ status creation::start() {
   plan.uts = slot_->uts.get();
   plan.ipc = slot_->ipc.get();
   plan.root = overlay_.root().get();
+  plan.sys = sys_.get();
   plan.hostname = request_.hostname;
   plan.root_id = slot_->uid_base;
   plan.aether_uid = slot_->aether_uid;

@@ -58,6 +58,8 @@ class creation {
   void drop_upper();
   status build_overlay();
   void drop_overlay();
+  status clone_sys();
+  void drop_sys();
   status open_channel();
   void close_channel();
   status start();
@@ -78,6 +80,7 @@ class creation {
   slot* slot_ = nullptr;
   fd upper_;
   overlay overlay_;
+  fd sys_;
   fd channel_, aether_channel_;
   init_result init_;
   sandbox_table::map::value_type* entry_ = nullptr;

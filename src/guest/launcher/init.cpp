@@ -65,7 +65,7 @@ status set_hostname(init_state& s) {
 /// take off or remount.
 status build_tree(init_state& s) {
   LAUNCH_TRY("unshare", sys::call(SYS_unshare, CLONE_NEWNS));
-  return mount_tree(s.plan.root, s.texts, s.mounts);
+  return mount_tree(s.plan.root, s.plan.sys, s.texts, s.mounts);
 }
 
 int copy_main(void* argument) {

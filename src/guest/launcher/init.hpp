@@ -19,7 +19,7 @@ struct init_plan {
   std::span<const fd> tasks;  // v1 groups to join by writing "0"
   int template_ns = -1;
   int net = -1, uts = -1, ipc = -1;
-  int root = -1;  // the overlay, detached
+  int root = -1, sys = -1;  // overlay and sysfs, detached
   const char* hostname = "";
   std::uint32_t root_id = 0;  // what uid 0 inside is here
   std::uint32_t aether_uid = 0;

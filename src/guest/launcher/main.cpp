@@ -89,6 +89,7 @@ status prepare(inherited& in, holdings& held) {
   held.layers_ns = fd(sys::call(SYS_openat, AT_FDCWD, "/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC));
   LAUNCH_TRY("layers namespace", held.layers_ns.get());
   LAUNCH_TRY("layers namespace", held.layers_ns.keep());
+  if (status s = make_empty_sys(); !s.ok()) return s;
   if (status s = make_template(held.template_ns); !s.ok()) return s;
   LAUNCH_TRY("template namespace", held.template_ns.keep());
   held.detached_overlays = overlay_takes_detached();

@@ -1,5 +1,6 @@
 #include "guest/launcher/namespaces.hpp"
 
+#include <fcntl.h>
 #include <sys/mount.h>
 
 #include "guest/launcher/child.hpp"
@@ -8,6 +9,8 @@
 namespace dsec::launcher {
 namespace {
 
+constexpr const char* empty_net_path = "/net";
+
 /// Makes a detached mount the only thing in the calling process's mount namespace.
 status become_root(const fd& root) {
   LAUNCH_TRY("root: fchdir", sys::call(SYS_fchdir, root.get()));
@@ -15,6 +18,29 @@ status become_root(const fd& root) {
   LAUNCH_TRY("root: umount", sys::call(SYS_umount2, ".", MNT_DETACH));
   LAUNCH_TRY("root: chdir", sys::call(SYS_chdir, "/"));
   return {};
+}
+
+/// Of a helper with a network namespace of its own, which its mounts keep: a bind mount of the
+/// namespace itself, since sysfs alone would let its interfaces go.
+status mount_empty_sys() {
+  const fd ns(sys::call(SYS_openat, AT_FDCWD, "/proc/self/ns/net", O_RDONLY | O_CLOEXEC));
+  LAUNCH_TRY("sys: net", ns.get());
+  const fd net = clone_mount(ns.get(), "");
+  LAUNCH_TRY("sys: net clone", net.get());
+  LAUNCH_TRY("sys: net attach", attach(net.get(), AT_FDCWD, empty_net_path));
+  fd sysfs;
+  if (status s = make_fs(
+          "sysfs", {}, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC,
+          sysfs);
+      !s.ok())
+    return s;
+  LAUNCH_TRY("sys: attach", attach(sysfs.get(), AT_FDCWD, empty_sys_path));
+  return {};
+}
+
+int empty_sys_main(void* argument) {
+  *static_cast<status*>(argument) = mount_empty_sys();
+  return 0;
 }
 
 struct template_request {
@@ -79,6 +105,17 @@ status enter_layers_namespace(int layers_ns) {
   while (sys::call(SYS_umount2, "/work", MNT_DETACH) == 0) {
   }
   return {};
+}
+
+status make_empty_sys() {
+  if (sys::call(SYS_faccessat, AT_FDCWD, "/sys/class", 0) == 0) return {};  // of a launcher before
+  long made = sys::call(SYS_mkdirat, AT_FDCWD, empty_sys_path, 0755);
+  if (made < 0 && made != -EEXIST) return failed("sys: mkdir", made);
+  const fd net(sys::call(SYS_openat, AT_FDCWD, empty_net_path, O_CREAT | O_CLOEXEC, 0600));
+  LAUNCH_TRY("sys: net", net.get());
+  status result;
+  LAUNCH_TRY("sys", run_helper(0, CLONE_NEWNET, empty_sys_main, &result));
+  return result;
 }
 
 status make_template(fd& template_ns) {

@@ -15,6 +15,7 @@ constexpr unsigned no_programs = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_AT
 
 struct tree {
   int root;
+  int sys;
   const tree_texts& texts;
   tree_fds& mounts;
   fd dev;
@@ -70,13 +71,11 @@ status mount_proc(tree& t) {
 }
 
 status mount_sys(tree& t) {
-  fd sys;
-  if (status s = make_fs("sysfs", {}, MOUNT_ATTR_RDONLY | no_programs, sys); !s.ok()) return s;
-  LAUNCH_TRY("sys", attach(sys.get(), t.root, "sys"));
+  LAUNCH_TRY("sys", attach(t.sys, t.root, "sys"));
   // The working root is still the template's, read-only and empty; the overlay lies over it.
   const fd nothing = clone_mount(AT_FDCWD, "/");
   LAUNCH_TRY("firmware: clone", nothing.get());
-  const long masked = attach(nothing.get(), sys.get(), "firmware");
+  const long masked = attach(nothing.get(), t.sys, "firmware");
   if (masked < 0 && masked != -ENOENT) return failed("firmware", masked);
   return {};
 }
@@ -98,8 +97,8 @@ tree_texts::tree_texts(std::uint32_t root, std::uint64_t shm_size) {
   snprintf(shm_bytes, sizeof shm_bytes, "%llu", static_cast<unsigned long long>(shm_size));
 }
 
-status mount_tree(int root, const tree_texts& texts, tree_fds& mounts) {
-  tree t{root, texts, mounts, {}};
+status mount_tree(int root, int sys, const tree_texts& texts, tree_fds& mounts) {
+  tree t{root, sys, texts, mounts, {}};
   for (const auto& step : mount_steps) {
     const step_timer timer(step.name);
     if (status s = failpoint(step.name); !s.ok()) return s;

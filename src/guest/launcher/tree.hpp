@@ -10,8 +10,8 @@
 //                   read or write (kcore, kpage*, kmsg, timer_list, sysrq-trigger, sysctls of the
 //                   host) belongs to the host's root, who is nobody inside, and a mask would forbid
 //                   fresh /proc mounts of nested containers
-//   /sys            of the slot's network, read-only; debugfs and tracefs are separate file
-//                   systems, not there
+//   /sys            of an empty network, shared by all and read-only (namespaces.hpp); debugfs and
+//                   tracefs are separate file systems, not there
 //   /sys/firmware   empty
 #pragma once
 
@@ -35,8 +35,8 @@ struct tree_fds {
   fd proc;
 };
 
-/// Needs: the slot's net joined (sysfs shows it), the caller's pid namespace (proc), a private
+/// `root` and `sys` are detached mounts. Needs the caller's pid namespace (proc) and a private
 /// mount namespace.
-status mount_tree(int root, const tree_texts& texts, tree_fds& mounts);
+status mount_tree(int root, int sys, const tree_texts& texts, tree_fds& mounts);
 
 }  // namespace dsec::launcher
