@@ -102,6 +102,17 @@ struct spawn_plan {
   }
 };
 
+/// What a test wants of the launcher (guest/launcher/instrument.hpp), or nullptr.
+char* instrument() {
+#ifdef DSEC_FAILPOINTS
+  constexpr std::string_view wanted = "DSEC_LAUNCHER_FAIL=";
+  for (char** each = environ; *each != nullptr; ++each) {
+    if (std::string_view(*each).starts_with(wanted)) return *each;
+  }
+#endif
+  return nullptr;
+}
+
 result<pid_t> spawn(const std::filesystem::path& state, std::span<const int> fds) {
   DSEC_TRY(const auto image, sys::sealed_memfd(program_name, base::embedded_launcher(), 0500));
   spawn_plan plan;
@@ -116,9 +127,9 @@ result<pid_t> spawn(const std::filesystem::path& state, std::span<const int> fds
   std::vector<char*> arguments;
   for (auto& w : words) arguments.push_back(w.data());
   arguments.push_back(nullptr);
-  // The only variable; find_launchers() knows the process by it.
+  // The first variable, and outside test builds the only one; a launcher is known by it.
   auto variable = state_variable + state.string();
-  char* environment[] = {variable.data(), nullptr};
+  char* environment[] = {variable.data(), instrument(), nullptr};
   pid_t pid = 0;
   if (const int e = ::posix_spawn(&pid, program.c_str(), &plan.actions, &plan.attributes,
                                   arguments.data(), environment);
@@ -139,7 +150,7 @@ bool is_launcher_of(const std::string& process, const std::filesystem::path& sta
   const auto program = std::filesystem::read_symlink("/proc/" + process + "/exe", gone);
   if (gone || program != std::string("/memfd:") + program_name + " (deleted)") return false;
   const auto environment = sys::read_file("/proc/" + process + "/environ");
-  return environment && *environment == state_variable + state.string() + '\0';
+  return environment && environment->starts_with(state_variable + state.string() + '\0');
 }
 
 }  // namespace
