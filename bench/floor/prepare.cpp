@@ -76,6 +76,14 @@ void make_skeleton(int root) {
        call(__NR_fsetxattr, open_at(root, "dev", O_RDONLY), "trusted.overlay.opaque", "y", 1, 0));
 }
 
+/// sysfs of a network with nothing in it, for all sandboxes. A descriptor keeps that network.
+int mount_empty_sys(void* result) {
+  open_at(AT_FDCWD, "/proc/self/ns/net", O_RDONLY);
+  *static_cast<int*>(result) = make_fs(
+      "sysfs", {}, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC);
+  return 0;
+}
+
 /// Makes `root` the only mount of the calling process's namespace.
 void become_root(int root) {
   attach(root, AT_FDCWD, "/");
@@ -165,9 +173,11 @@ void prepare(const std::string& disk, const std::vector<std::string>& layers) {
   std::vector<int> images;
   for (const auto& layer : layers) images.push_back(mount_erofs(layer));
   run_helper(CLONE_NEWNS, make_template, nullptr);
+  int sys = -1;
+  run_helper(CLONE_NEWNET, mount_empty_sys, &sys);
 
   const int root = make_fs("tmpfs", {{"mode", "0755"}}, 0);
-  for (const char* name : {"disk", "skeleton", "proc"})
+  for (const char* name : {"disk", "skeleton", "proc", "sys"})
     must(name, call(__NR_mkdirat, root, name, 0755));
   make_skeleton(open_at(root, "skeleton", O_RDONLY));
   ready.lowers = {"/skeleton"};
@@ -181,6 +191,7 @@ void prepare(const std::string& disk, const std::vector<std::string>& layers) {
   attach(upper, AT_FDCWD, "/disk");
   spread_below("/disk");
   attach(proc, AT_FDCWD, "/proc");
+  attach(sys, AT_FDCWD, "/sys");
   for (std::size_t i = 0; i < images.size(); ++i) {
     attach(images[i], AT_FDCWD, ("/layer" + std::to_string(i)).c_str());
   }

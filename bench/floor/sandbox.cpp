@@ -81,7 +81,7 @@ struct plan {
   const slot& s;
   const groups& g;
   const char* program;
-  int root, channel, proc = -1, inner_ns = -1;
+  int root, sys, channel, proc = -1, inner_ns = -1;
 };
 
 void mount_tree(plan& p) {
@@ -103,10 +103,10 @@ void mount_tree(plan& p) {
          dev, "shm");
   p.proc = make_fs("proc", {}, no_programs);
   attach(p.proc, p.root, "proc");
-  const int sys = make_fs("sysfs", {}, MOUNT_ATTR_RDONLY | no_programs);
-  attach(sys, p.root, "sys");
+  attach(p.sys, p.root, "sys");
   const int nothing = clone_mount(AT_FDCWD, "/");
-  const long masked = call(__NR_move_mount, nothing, "", sys, "firmware", MOVE_MOUNT_F_EMPTY_PATH);
+  const long masked =
+      call(__NR_move_mount, nothing, "", p.sys, "firmware", MOVE_MOUNT_F_EMPTY_PATH);
   if (masked < 0 && masked != -ENOENT) give_up("firmware", masked);
 }
 
@@ -162,14 +162,16 @@ int init_main(void* argument) {
 
 sandbox create(const slot& s, const groups& g, const char* program) {
   const int root = build_overlay(s.home.c_str(), s.user);
+  const int sys = clone_mount(AT_FDCWD, "/sys");
   int ends[2];
   must("socketpair", call(__NR_socketpair, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends));
-  plan p{s, g, program, root, ends[1]};
+  plan p{s, g, program, root, sys, ends[1]};
   sandbox made;
   constexpr unsigned long flags = CLONE_NEWPID | CLONE_VFORK | CLONE_FILES;
   made.pid = static_cast<int>(start_child(0, flags, g.init, init_main, &p));
   ::close(ends[1]);
   ::close(root);
+  ::close(sys);
   made.channel = static_cast<int>(must("keep", ::fcntl(ends[0], F_DUPFD_CLOEXEC, first_kept)));
   ::close(ends[0]);
   char result = 0;
