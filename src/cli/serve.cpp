@@ -3,9 +3,11 @@
 #include <openssl/crypto.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <cerrno>
 #include <chrono>
 #include <iostream>
 #include <memory>
@@ -80,6 +82,15 @@ base::result<void> check_host(backends::backend& backend) {
   return base::fail(base::errc::unsupported, "this host cannot run sandboxes: " + missing);
 }
 
+/// A sandbox takes up to four, and one that is taken over comes with two of them at once.
+void raise_open_files() {
+  rlimit files{};
+  if (::getrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_cur == files.rlim_max) return;
+  files.rlim_cur = files.rlim_max;
+  if (::setrlimit(RLIMIT_NOFILE, &files) != 0)
+    base::log::warn("open_files_not_raised", {{"errno", errno}});
+}
+
 base::result<void> serve(const base::config& c) {
   if (::geteuid() != 0) {
     return base::fail(base::errc::permission_denied,
@@ -90,6 +101,7 @@ base::result<void> serve(const base::config& c) {
   const auto signals = stop_signals();
   ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   ::signal(SIGPIPE, SIG_IGN);
+  raise_open_files();
 
   const base::paths where(c.state);
   DSEC_TRY(const auto lock, state_lock::acquire(where, c.node.instance));

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
+#include <thread>
 
 #include "base/failpoint.hpp"
 #include "container_rig.hpp"
@@ -98,6 +99,28 @@ TEST_CASE("a daemon that is killed while it takes over leaves the sandbox to the
   }));
   INFO("killed at " << point);
   CHECK(take_over(rig));
+  check_that_all_works(rig);
+}
+
+TEST_CASE("a daemon that is killed while the launcher works for it leaves a sandbox or nothing",
+          "[kernel][container][recovery][kill-points]") {
+  container_rig rig({1, 64}, false);
+  pid_t launcher = 0;
+  {
+    earlier_daemon before([&] {
+      rig.open();
+      rig.start("first").stop();
+      rig.backend().refill();  // all is ready for the next
+      ::kill(*rig.launcher_pid(), SIGSTOP);
+      std::thread([&] { rig.start("unlucky"); }).detach();
+      const auto home = rig.scope().state / "sandboxes/unlucky";
+      REQUIRE(eventually([&] { return std::filesystem::exists(home); }));
+      return std::vector<container_box>();
+    });
+    launcher = *rig.launcher_pid();
+  }
+  ::kill(launcher, SIGCONT);
+  take_over(rig);  // either is right
   check_that_all_works(rig);
 }
 

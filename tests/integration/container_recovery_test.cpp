@@ -1,12 +1,14 @@
 // What the next container backend finds of the sandboxes of one that was killed or has left. Needs
 // root.
 #include <signal.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <fstream>
 
 #include "backends/container/command_log.hpp"
+#include "backends/container/launcher_process.hpp"
 #include "base/ids.hpp"
 #include "container_rig.hpp"
 
@@ -356,6 +358,79 @@ TEST_CASE("a backend that ends before it has settled what it found leaves it",
   rig.end_unrecovered();
   CHECK(box.sh("echo here").out == "here\n");
   box.stop();
+}
+
+TEST_CASE("a sandbox that was taken over and then dies is gone, once",
+          "[kernel][container][recovery]") {
+  container_rig rig({2, 64}, false);
+  earlier_daemon before([&] {
+    rig.open();
+    return one(rig.start("victim"));
+  });
+  before.kill();
+  rig.open_only();
+  auto [box, what] = rig.recover("victim");
+  rig.end_unrecovered();
+  const auto running = box.begin_sh("sleep 1000");
+  kill_process(aether_of(rig));
+  const auto gone = box.events().wait_gone(10s);
+  REQUIRE(gone);
+  CHECK(gone->first == base::cause::backend);
+  box.stop();
+  CHECK(box.events().times_gone() == 1);
+  CHECK_FALSE(box.events().wait_ended(running, 0ms));
+}
+
+TEST_CASE("of two launchers the one that answers is taken over, the other is ended",
+          "[kernel][container][recovery]") {
+  container_rig rig({2, 64}, false);
+  earlier_daemon before([&] {
+    rig.open();
+    auto box = rig.start("hidden");
+    auto second = container::launcher_process::start(base::paths(rig.scope().state), -1);
+    REQUIRE(second);
+    second->leave();
+    return one(std::move(box));
+  });
+  before.kill();
+  rig.open_only();
+  auto [box, what] = rig.recover("hidden");
+  CHECK_FALSE(what.alive);
+  CHECK(what.died_of == base::cause::lost);
+  rig.end_unrecovered();
+  CHECK(rig.inhabitants().empty());
+  auto next = rig.start("next");
+  CHECK(next.sh("echo works").out == "works\n");
+  next.stop();
+}
+
+TEST_CASE("a daemon with too few descriptors to take over takes nothing and ends nothing",
+          "[kernel][container][recovery]") {
+  container_rig rig({0, 64}, false);
+  earlier_daemon before([&] {
+    rig.open();
+    std::vector<container_box> kept;
+    for (int i = 0; i < 20; ++i) kept.push_back(rig.start("n" + std::to_string(i)));
+    return kept;
+  });
+  before.kill();
+  const auto in_use = open_descriptors().size();
+  rlimit all{};
+  REQUIRE(::getrlimit(RLIMIT_NOFILE, &all) == 0);
+  const rlimit few{in_use + 30, all.rlim_max};
+  REQUIRE(::setrlimit(RLIMIT_NOFILE, &few) == 0);
+  const auto failed =
+      container::container_backend::open(base::paths(rig.scope().state), rig.node(), {});
+  REQUIRE(::setrlimit(RLIMIT_NOFILE, &all) == 0);
+  REQUIRE_FALSE(failed);
+  CHECK(failed.error().message.find("open files") != std::string::npos);
+  rig.open_only();
+  for (int i = 0; i < 20; ++i) {
+    auto [box, what] = rig.recover("n" + std::to_string(i));
+    CHECK(what.alive);
+    box.stop();
+  }
+  rig.end_unrecovered();
 }
 
 TEST_CASE("sandboxes that live forbid other user ids, which might be theirs",

@@ -341,8 +341,9 @@ earlier_daemon::earlier_daemon(const std::function<std::vector<container_box>()>
       while (true) ::pause();
     } catch (const std::exception& e) {
       std::fprintf(stderr, "earlier daemon: %s\n", e.what());
-      ::_exit(1);
+    } catch (...) {  // a REQUIRE, which has printed itself
     }
+    ::_exit(1);
   }
   ::close(ready[1]);
   char byte = 0;
@@ -366,6 +367,7 @@ bool dies_in_child(const std::function<void()>& work) {
       work();
     } catch (const std::exception& e) {
       std::fprintf(stderr, "child: %s\n", e.what());
+    } catch (...) {
     }
     ::_exit(0);
   }

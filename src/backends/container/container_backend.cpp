@@ -84,6 +84,7 @@ result<std::unique_ptr<container_backend>> container_backend::open(
 }
 
 result<void> container_backend::take_over() {
+  inherited_ = true;  // until it is known that there is nothing
   DSEC_TRY(auto listed, host_->launcher.take_over());
   const auto lease = host_->launcher.current();
   inherited_ = lease.client != nullptr;
@@ -160,7 +161,8 @@ result<void> container_backend::close() {
   if (closed_) return {};
   host_->closing = true;
   idle_.wait(lock, [&] { return starting_ == 0; });
-  if (host_->leaving || (inherited_ && !settled_)) {
+  // Before that only what was found can be left; a launcher of our own holds nothing.
+  if (settled_ ? host_->leaving.load() : inherited_) {
     let_go();
     closed_ = true;
     return {};

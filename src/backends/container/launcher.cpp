@@ -27,7 +27,12 @@ result<std::vector<listed_sandbox>> launcher::take_over() {
   std::string why = "it is not there";
   if (auto connection = launcher_process::connect(paths_)) {
     auto met = meet_locked(std::move(*connection));
-    if (met || met.error().code == base::errc::unsupported) return met;
+    if (met) return met;
+    if (met.error().code != base::errc::unavailable) {
+      // It answers, and what is wrong is wrong with us: what it holds may go on, without another.
+      shut_down_ = true;
+      return met;
+    }
     why = met.error().to_string();
   }
   DSEC_TRY(const auto killed, kill_launchers(paths_.state(), 0));

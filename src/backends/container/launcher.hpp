@@ -34,7 +34,7 @@ class launcher {
 
   /// Before all else: connects to the launcher that an earlier dsecd left, if one answers, and
   /// tells what it holds. One that does not answer is killed, and with it die its sandboxes.
-  /// errc::unsupported: it speaks another version; then it runs on.
+  /// Other errors leave it alone; errc::unsupported: it speaks another version.
   base::result<std::vector<listed_sandbox>> take_over();
   /// Kills all launchers of the state directory but the one that it works with.
   base::result<std::size_t> end_others();

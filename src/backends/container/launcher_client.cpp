@@ -22,6 +22,8 @@ constexpr auto request_timeout = std::chrono::seconds(10);
 constexpr auto exit_timeout = std::chrono::seconds(5);
 constexpr std::size_t buffer_bytes = 8192;  // the largest message is launch_create
 
+const base::error launcher_died{errc::unavailable, "the launcher died", 0};
+
 /// A request without a body.
 struct bare_request {
   guest::launch_header h;
@@ -202,7 +204,8 @@ result<launcher_client::waiter> launcher_client::call(std::span<std::byte> reque
   const auto sent = sys::send_datagram(socket_.get(), request, fds);
   if (!sent && sent.error().code == errc::unavailable) {
     lock.unlock();
-    went_down();  // seen here before the event loop saw it: the next request gets another launcher
+    // Seen here before the event loop saw it: the next request gets another launcher.
+    went_down(launcher_died);
   }
   if (!sent) return fail(sent.error());
   if (!*sent)
@@ -212,13 +215,13 @@ result<launcher_client::waiter> launcher_client::call(std::span<std::byte> reque
       changed_.wait_for(lock, request_timeout, [&] { return mine.answer || down_; });
   waiting_.erase(number);
   if (mine.answer) return mine;
-  if (in_time) return fail(errc::unavailable, "the launcher died");
+  if (in_time) return fail(why_down_);
   lock.unlock();
   // It may still do what it was asked for, at any time: no state of ours could be relied on. So it
   // is ended, like one that has died by itself.
   base::log::error("launcher_stuck", {{"request", what}});
   if (pidfd_) kill();
-  went_down();
+  went_down(launcher_died);
   return fail(errc::unavailable,
               std::string("the launcher took too long to ") + what + " and was killed");
 }
@@ -228,14 +231,16 @@ void launcher_client::on_events() {
   while (true) {
     auto got = sys::receive_datagram(socket_.get(), buffer);
     if (got && got->state == sys::receive_state::nothing) return;
-    if (!got || got->state == sys::receive_state::closed) return went_down();
+    if (!got) return went_down(got.error());
+    if (got->state == sys::receive_state::closed) return went_down(launcher_died);
     take(std::span(buffer).first(got->size), std::move(got->fds));
   }
 }
 
 void launcher_client::take(std::span<const std::byte> datagram, std::vector<sys::unique_fd> fds) {
   guest::launch_header h;
-  if (datagram.size() < sizeof h) return went_down();
+  if (datagram.size() < sizeof h)
+    return went_down({errc::protocol, "the launcher sent a datagram without a header", 0});
   std::memcpy(&h, datagram.data(), sizeof h);
   if (h.req == 0) return take_event(datagram);
   const std::scoped_lock lock(mutex_);
@@ -259,12 +264,13 @@ void launcher_client::take_event(std::span<const std::byte> datagram) {
   events_.exited(text(event->sandbox, sizeof event->sandbox), event->status);
 }
 
-void launcher_client::went_down() {
+void launcher_client::went_down(const base::error& why) {
   bool greeted = false;
   {
     const std::scoped_lock lock(mutex_);
     if (down_) return;
     down_ = true;
+    why_down_ = why;
     greeted = greeted_;
   }
   changed_.notify_all();

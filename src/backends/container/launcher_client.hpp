@@ -92,7 +92,7 @@ class launcher_client {
   void on_events();
   void take(std::span<const std::byte> datagram, std::vector<sys::unique_fd> fds);
   void take_event(std::span<const std::byte> datagram);
-  void went_down();
+  void went_down(const base::error& why);
 
   /// Numbers and sends a request, waits for its reply.
   base::result<waiter> call(std::span<std::byte> request, std::span<const int> fds,
@@ -125,6 +125,7 @@ class launcher_client {
   std::uint32_t next_ = 1;
   std::map<std::uint32_t, waiter*> waiting_;  // places on the callers' stacks
   bool greeted_ = false, down_ = false;
+  base::error why_down_;
 };
 
 }  // namespace dsec::container

@@ -32,6 +32,7 @@ taken_over what_is_ours(const sandbox_host& host) {
   taken_over ours;
   for (const auto& parts : host.sandboxes.all()) {
     ours.ids.insert(parts->spec.sandbox_id);
+    const std::scoped_lock lock(parts->mutex);
     if (parts->place) ours.slots.insert(parts->place->groups.name);
   }
   return ours;

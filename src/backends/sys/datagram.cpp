@@ -77,7 +77,11 @@ result<received> receive_datagram(int socket, std::span<std::byte> buffer) {
   if (n == 0 || (n < 0 && errno == ECONNRESET)) return received{receive_state::closed, 0, {}};
   if (n < 0) return fail_errno("cannot receive a datagram");
   auto fds = take_fds(message);  // owned at once, so that none leaks on the error below
-  if ((message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0)
+  if ((message.msg_flags & MSG_CTRUNC) != 0)
+    return fail({base::errc::protocol,
+                 "descriptors of a datagram could not be received: are there too many open files?",
+                 0});
+  if ((message.msg_flags & MSG_TRUNC) != 0)
     return fail(base::errc::protocol, "a datagram is larger than the protocol allows");
   return received{receive_state::data, static_cast<std::size_t>(n), std::move(fds)};
 }
