@@ -34,8 +34,9 @@ struct taken {
 /// Nothing runs in it any more.
 void write_off(ledger& book, const worker& env, base::cause why, std::string detail) {
   auto& r = book.record;
-  if (r.phase < base::phase::running)
-    r.key.clear();  // it never ran: a retry with the key makes a new one
+  // It never ran: a retry with the key makes a new one. (The word that it runs may have been told
+  // and not written; but then somebody who uses it comes with its id.)
+  if (r.phase < base::phase::running && book.commands.all_ids().empty()) r.key.clear();
   r.phase = base::phase::failed;
   if (r.cause == base::cause::none) {
     r.cause = why;

@@ -47,6 +47,7 @@ sandbox_record sample(const std::string& id) {
   r.created_unix_ms = 1'700'000'000'000;
   r.key = "key";
   r.body_hash = "hash";
+  r.lease = {"lease", 5000};
   return r;
 }
 
@@ -96,6 +97,26 @@ TEST_CASE("a record survives the store and a second opening of it") {
   CHECK(r.created_unix_ms == before.created_unix_ms);
   CHECK(r.key == "key");
   CHECK(r.body_hash == "hash");
+  CHECK(r.lease.id == "lease");
+  CHECK(r.lease.ms == 5000);
+}
+
+TEST_CASE("records of a release without leases are bound to none") {
+  const temp_db db;
+  {
+    const auto old =
+        base::open_sqlite(db.file, base::durability::process, {worker_migrations().front()});
+    REQUIRE(old);
+    REQUIRE(
+        (*old)->execute("INSERT INTO sandboxes VALUES "
+                        "('e0-a', 'alice', 'running', 'none', '', ?, 1, 0, 'key', 'hash')",
+                        {to_json(sample("e0-a").spec)}));
+  }
+  const auto all = db.open()->load();
+  REQUIRE(all);
+  REQUIRE(all->size() == 1);
+  CHECK_FALSE(all->front().lease);
+  CHECK(all->front().key == "key");
 }
 
 TEST_CASE("a spec that is none is corrupt, not a crash") {

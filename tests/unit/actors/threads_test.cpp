@@ -268,3 +268,64 @@ TEST_CASE("a node starts, answers over HTTP, and stops") {
   (*node)->stop(30s);
   CHECK(http_status(config.gateway.port, "/healthz") == 0);
 }
+
+namespace {
+
+/// One sandbox that runs on a fake host and that the store of `state` knows.
+std::shared_ptr<fake::host> host_with_sandbox(const temp_state& state) {
+  auto host = std::make_shared<fake::host>(holding());
+  fake::backend before(host);
+  actors::sandbox_record r;
+  r.id = "e0-aaaaaaaaaaaaaaaa";
+  r.owner = "root";
+  r.phase = base::phase::running;
+  const auto started = before.start(actors::start_spec_of(r), {{}, {}, {}, {}});
+  REQUIRE(started);
+  before.leave();
+  REQUIRE(actors::make_record_store(state.store())
+              ->apply({std::make_shared<const actors::sandbox_record>(r)}));
+  return host;
+}
+
+}  // namespace
+
+TEST_CASE("a node that leaves, or cannot start, leaves sandboxes to the next; stopping ends them") {
+  const temp_state state;
+  base::config config;
+  config.state = state.path;
+  config.gateway.port = 0;
+  const auto host = host_with_sandbox(state);
+  const auto start = [&] {
+    return actors::start_node(
+        config,
+        {.backend = std::make_shared<fake::backend>(host),
+         .images = dsec::fs::image_store(base::paths(state.path)),
+         .store = state.store(),
+         .authenticate = [](std::string_view) { return std::optional<std::string>("root"); },
+         .give_up = [](const std::string& why) { FAIL(why); }});
+  };
+  REQUIRE(host->live() == 1);
+  auto node = start();
+  REQUIRE(node);
+  (*node)->leave(30s);
+  CHECK(host->live() == 1);
+
+  const int taken = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  REQUIRE(::bind(taken, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0);
+  REQUIRE(::listen(taken, 1) == 0);
+  REQUIRE(::getsockname(taken, reinterpret_cast<sockaddr*>(&address), &size) == 0);
+  config.gateway.port = ntohs(address.sin_port);
+  CHECK_FALSE(start());
+  ::close(taken);
+  CHECK(host->live() == 1);
+
+  config.gateway.port = 0;
+  auto last = start();
+  REQUIRE(last);
+  (*last)->stop(30s);
+  CHECK(host->live() == 0);
+}
