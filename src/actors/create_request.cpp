@@ -19,8 +19,8 @@ using base::errc;
 using base::fail;
 
 constexpr std::array<std::string_view, 3> services{"apt", "npm", "pypi"};
-constexpr std::size_t max_env_bytes = 256 * 1024;  // in all: records carry it
-constexpr std::size_t max_label_bytes = 4096;      // of all labels together: listings carry them
+constexpr std::size_t max_env_bytes = 256UL * 1024;  // in all: records carry it
+constexpr std::size_t max_label_bytes = 4096;       // of all labels together: listings carry them
 
 // Below these nothing starts at all; cpu.max knows no quota under 1 ms per 100 ms.
 constexpr std::uint32_t min_cpu_millis = 10;
@@ -175,7 +175,11 @@ sandbox_spec complete(create_request request, const resolved_images& images) {
   auto spec = std::move(request.spec);
   spec.layers = images.layers;
   std::vector<std::string> from_image;
-  for (const auto& [name, value] : images.config.env) from_image.push_back(name + "=" + value);
+  for (const auto& [name, value] : images.config.env) {
+    auto variable = name;
+    variable.append("=").append(value);
+    from_image.push_back(std::move(variable));
+  }
   spec.env = overlay(std::move(from_image), spec.env);
   if (spec.user.empty()) spec.user = images.config.user.value_or("");
   if (spec.user.empty()) spec.user = "root";

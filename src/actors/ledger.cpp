@@ -49,12 +49,15 @@ const write_log::write* write_log::find(const std::string& command_id) const {
   return it == known_.end() ? nullptr : &it->second;
 }
 
-void write_log::begin(const std::string& command_id, std::string path) {
+std::optional<std::string> write_log::begin(const std::string& command_id, std::string path) {
   known_.insert_or_assign(command_id, write{std::move(path), std::nullopt});
   order_.push_back(command_id);
-  if (order_.size() <= most) return;
-  known_.erase(order_.front());
+  if (order_.size() <= most) return std::nullopt;
+  auto oldest = std::move(order_.front());
   order_.pop_front();
+  const auto dropped = known_.extract(oldest);
+  const bool failed = dropped && dropped.mapped().outcome && !*dropped.mapped().outcome;
+  return failed ? std::optional(std::move(oldest)) : std::nullopt;
 }
 
 void write_log::end(const std::string& command_id, base::result<std::uint64_t> outcome) {

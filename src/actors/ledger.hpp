@@ -117,7 +117,8 @@ struct create_askers {
 };
 
 /// Writes that carry an id of their client's: none is done twice, however often it is sent. The
-/// last `most` are remembered, which is more than can be on their way.
+/// last `most` are remembered, which is more than can be on their way. The instance remembers those
+/// that failed for as long as they are here (of those that ended well it never forgets the size).
 class write_log {
  public:
   static constexpr std::size_t most = 1024;
@@ -127,7 +128,8 @@ class write_log {
   };
 
   [[nodiscard]] const write* find(const std::string& command_id) const;
-  void begin(const std::string& command_id, std::string path);
+  /// The id of a failed one that is not remembered any more, for the instance to forget.
+  std::optional<std::string> begin(const std::string& command_id, std::string path);
   void end(const std::string& command_id, base::result<std::uint64_t> outcome);
   [[nodiscard]] bool has_ended(const std::string& command_id) const;
   /// It was not done: sent again, it is.

@@ -86,6 +86,7 @@ void record_writer::run() {
     due_.wait_for(lock, linger, [&] { return wanted() || hurried_ > done_; });
     due_.wait_for(lock, breath, wanted);
     std::vector<record_change> batch;
+    batch.reserve(pending_.size());
     for (auto& [id, change] : pending_) batch.push_back(std::move(change));
     pending_.clear();
     const auto up_to = last_;

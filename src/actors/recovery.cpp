@@ -73,7 +73,7 @@ void restore_file(ledger& book, const backends::known_command& known) {
   auto outcome = outcome_of(known, *book.instance);
   if (outcome && !*outcome && base::retryable(outcome->error().code))
     return book.instance->withdraw(known.id);
-  book.writes.begin(known.id, known.argv.front());
+  if (const auto old = book.writes.begin(known.id, known.argv.front())) book.instance->forget(*old);
   if (outcome) book.writes.end(known.id, *std::move(outcome));
 }
 

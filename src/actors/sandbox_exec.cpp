@@ -16,11 +16,11 @@ using base::errc;
 
 // Output up to this size that a command wrote a moment ago stands in the page cache: reading it
 // here costs less than the way to a pool and back.
-constexpr std::uint64_t small_output = 64 * 1024;
+constexpr std::uint64_t small_output = 64UL * 1024;
 
 // Input up to this size is written into its memory file here; more takes long enough to hold up
 // other actors.
-constexpr std::size_t small_input = 64 * 1024;
+constexpr std::size_t small_input = 64UL * 1024;
 
 std::uint64_t most_wanted(const command& c, std::uint32_t limit) {
   return std::max(std::min<std::uint64_t>(c.exit.stdout_total, limit),

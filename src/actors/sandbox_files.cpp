@@ -115,8 +115,10 @@ caf::result<reply> sandbox_state::begin_file_operation(const call& c,
   std::string().swap(operation.spec.stdin_data);
   const auto command_id = spec->id;
   if (auto ok = hand_over(c, std::move(*spec)); !ok) return refusal(c, ok.error());
-  if (command_id.starts_with(write_prefix))
-    book->writes.begin(command_id, operation.spec.argv.at(0));
+  if (command_id.starts_with(write_prefix)) {
+    if (const auto old = book->writes.begin(command_id, operation.spec.argv.at(0)))
+      forget_file(*old);
+  }
   operation.who.push_back(make_waiter(c));
   auto promise = operation.who.back().promise;
   file_operations.emplace(command_id, std::move(operation));
@@ -130,7 +132,7 @@ bool sandbox_state::file_failed(const backends::command_failed& e) {
   if (base::retryable(e.why.code)) return false;  // told when its id is free again
   book->writes.end(e.id, base::fail(e.why));
   refuse_file(e);
-  forget_file(e.id);
+  if (!book->writes.has_ended(e.id)) forget_file(e.id);
   return true;
 }
 
@@ -190,7 +192,7 @@ void sandbox_state::write_exited(const backends::command_exited& e, file_operati
   for (auto& w : operation.who) {
     outcome ? w.answer(file_written_reply(w.id, *outcome)) : w.refuse(outcome.error(), id());
   }
-  forget_file(e.id);
+  if (outcome || !book->writes.has_ended(e.id)) forget_file(e.id);
 }
 
 void sandbox_state::forget_file(const std::string& command_id) {

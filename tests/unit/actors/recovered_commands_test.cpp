@@ -256,6 +256,31 @@ TEST_CASE("a write that failed for now is done when it is sent again to the next
   CHECK(s.alice.call(write_file(s.id, "/f", "12345", "w1")).size == 5);
 }
 
+TEST_CASE("a write that failed for good has failed at every later node too") {
+  fake::script script;
+  int failure = EACCES;
+  script.write = [&](const backends::exec_spec& spec) {
+    fake::fate f = exit_with(failure);
+    if (spec.argv.at(0) == "/none")
+      f.refused = base::error{base::errc::not_found, "cannot write '/none': No such file", 0};
+    return f;
+  };
+  with_sandbox s(script);
+  CHECK(s.alice.call(write_file(s.id, "/f", "1", "w1")).code == "permission_denied");
+  CHECK(s.alice.call(write_file(s.id, "/none", "1", "w2")).code == "not_found");
+  failure = 0;
+  for (int i = 0; i < 2; ++i) {
+    s.restart();
+    CHECK(s.alice.call(write_file(s.id, "/f", "1", "w1")).code == "permission_denied");
+    CHECK(s.alice.call(write_file(s.id, "/none", "1", "w2")).code == "not_found");
+  }
+  CHECK(count(s.node, "exec " + s.id + " dsec.w.w1") == 1);
+  // They are not kept for ever.
+  for (std::size_t i = 0; i <= actors::write_log::most; ++i)
+    s.alice.call(write_file(s.id, "/f", "1", "x" + std::to_string(i)));
+  CHECK(count(s.node, "forget " + s.id + " dsec.w.w1") == 1);
+}
+
 TEST_CASE("ids of file operations of one node do not come again in the next") {
   with_sandbox s;
   s.alice.call(write_file(s.id, "/f", "1"));
