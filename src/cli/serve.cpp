@@ -120,10 +120,12 @@ base::result<void> serve(const base::config& c) {
                                                    .authenticate = authenticator(std::move(key)),
                                                    .give_up = nullptr}));
   const auto url = url_of(c.gateway, node->port());
-  DSEC_CHECK(lock.publish_url(url));
+  if (auto published = lock.publish_url(url); !published) {
+    node->leave(stop_grace);  // a full disk is no reason to end what was taken over
+    return published;
+  }
   base::log::info("serving",
                   {{"url", url}, {"state", c.state.string()}, {"instance", c.node.instance}});
-
   notify_manager("READY=1");
 
   int signal = 0;

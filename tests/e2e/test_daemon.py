@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -20,6 +21,7 @@ from daemon import ROOT, Daemon, binary
 from host import alive, eventually
 
 from libdsec import DSecError, Sandbox
+from libdsec._loop import loop_thread
 
 
 @pytest.mark.parametrize("pause", [0, 0.05, 0.3])
@@ -62,6 +64,38 @@ def test_an_upgrade_keeps_what_runs(own: Daemon):
         assert command.state.state == "running"
         own.start()
         assert sb.info().phase == "running"
+        sb.files.write("/root/go", b"")
+        assert (command.wait(60).exit_code, command.stdout) == (0, "went\n")
+
+
+@pytest.mark.parametrize("wrong", ["port", "url", "store", "instance"])
+def test_a_start_that_fails_ends_nothing_that_runs(own: Daemon, wrong: str):
+    with Sandbox.create(TINY, memory_mb=32) as sb:
+        command = sb.commands.start("while [ ! -e /root/go ]; do sleep 0.05; done; echo went")
+        own.kill()
+        loop_thread.close()  # its connections keep the port
+        url, store = own.state / "url", own.state / "worker.db"
+        with contextlib.ExitStack() as undo:
+            if wrong == "port":
+                taken = undo.enter_context(socket.socket())
+                taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                taken.bind(("127.0.0.1", own.port))
+                taken.listen()
+            elif wrong == "url":
+                url.unlink()
+                (url / "in the way").mkdir(parents=True)
+                undo.callback(shutil.rmtree, url)
+            elif wrong == "store":
+                for file in own.state.glob("worker.db*"):
+                    undo.callback(file.write_bytes, file.read_bytes())
+                    file.unlink()
+                store.write_bytes(b"rubbish" * 1000)
+            else:
+                mine, own.instance = own.instance, "another"
+                undo.callback(setattr, own, "instance", mine)
+            with pytest.raises(AssertionError, match="dsecd ended with"):
+                own.start()
+        own.start()
         sb.files.write("/root/go", b"")
         assert (command.wait(60).exit_code, command.stdout) == (0, "went\n")
 
