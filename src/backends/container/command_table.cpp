@@ -64,6 +64,10 @@ base::result<void> command_table::add_ended(const std::string& id, command_recor
   return add_entry(id, {std::move(record), true, true});
 }
 
+base::result<void> command_table::add_asked(const std::string& id, command_record record) {
+  return add_entry(id, {std::move(record), false, false, true});
+}
+
 base::result<void> command_table::add_entry(const std::string& id, entry e) {
   const std::scoped_lock lock(mutex_);
   if (!commands_.emplace(id, std::move(e)).second)
@@ -90,6 +94,15 @@ std::optional<command_record> command_table::end(const std::string& id) {
   const auto found = commands_.find(id);
   if (found == commands_.end() || std::exchange(found->second.ended, true)) return std::nullopt;
   return found->second.record;
+}
+
+std::optional<command_record> command_table::end_unknown(const std::string& id) {
+  {
+    const std::scoped_lock lock(mutex_);
+    const auto found = commands_.find(id);
+    if (found == commands_.end() || !found->second.asked) return std::nullopt;
+  }
+  return end(id);
 }
 
 void command_table::remove(const std::string& id) {

@@ -26,8 +26,9 @@ class command_table {
  public:
   /// errc::already_exists for a known id.
   base::result<void> add(const std::string& id, command_record record);
-  /// The same for one that has ended already.
+  /// The same for one of an earlier dsecd: that has ended, or of which aether is asked now.
   base::result<void> add_ended(const std::string& id, command_record record);
+  base::result<void> add_asked(const std::string& id, command_record record);
   [[nodiscard]] std::optional<command_record> find(const std::string& id) const;
   void remove(const std::string& id);
 
@@ -35,11 +36,15 @@ class command_table {
   bool start(const std::string& id);
   /// The command, unless it is unknown or its end was told before.
   std::optional<command_record> end(const std::string& id);
+  /// The same when aether does not know it: only one that it was asked of has ended so. One of this
+  /// dsecd may be on its way still, behind the kill that was answered.
+  std::optional<command_record> end_unknown(const std::string& id);
 
  private:
   struct entry {
     command_record record;
     bool started = false, ended = false;
+    bool asked = false;
   };
   base::result<void> add_entry(const std::string& id, entry e);
 

@@ -314,7 +314,7 @@ void container_instance::receive_failed(const frame_failed& failed) {
 
 /// The answer to a question about a command that an earlier dsecd wrote down and did not send.
 void container_instance::receive_unknown(const std::string& command_id) {
-  if (const auto command = commands_.end(command_id))
+  if (const auto command = commands_.end_unknown(command_id))
     tell_failed(
         {command_id, {errc::unavailable, "dsecd ended before the sandbox heard of the command", 0}},
         *command);

@@ -73,7 +73,7 @@ result<std::vector<backends::known_command>> container_instance::read_log(
   std::vector<backends::known_command> known;
   for (auto& c : logged.commands) {
     if (!c.settled)
-      DSEC_CHECK(is_pending(c.known) ? commands_.add(c.known.id, to_record(c))
+      DSEC_CHECK(is_pending(c.known) ? commands_.add_asked(c.known.id, to_record(c))
                                      : commands_.add_ended(c.known.id, to_record(c)));
     known.push_back(std::move(c.known));
   }
