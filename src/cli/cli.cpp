@@ -39,7 +39,10 @@ base::result<base::config> context::effective() const {
   }
   const char* environment = std::getenv("DSEC_STATE");
   if (environment != nullptr && *environment != '\0') c.state = environment;
-  if (!state.empty()) c.state = state;
+  // An unset variable of a script must not name another directory.
+  if (state && state->empty())
+    return base::fail(base::errc::invalid_argument, "--state is empty: name the state directory");
+  if (state) c.state = *state;
   c.state = std::filesystem::absolute(c.state);
   return c;
 }

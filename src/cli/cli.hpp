@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "base/config.hpp"
@@ -15,8 +16,8 @@ namespace dsec::cli {
 /// Options every subcommand shares, and where the result of the chosen one goes.
 struct context {
   std::string config_file;
-  std::string state;            // --state or DSEC_STATE; empty = the config's
-  std::function<int()> chosen;  // set by the parsed subcommand's callback
+  std::optional<std::string> state;  // --state; else DSEC_STATE, else the config's
+  std::function<int()> chosen;       // set by the parsed subcommand's callback
 
   /// File, then environment, then command line.
   [[nodiscard]] base::result<base::config> effective() const;

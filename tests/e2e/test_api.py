@@ -20,6 +20,7 @@ from libdsec import (
     ConflictError,
     DSecClient,
     DSecContainerRunArgs,
+    DSecError,
     ExecFailedError,
     InvalidArgumentError,
     NotFoundError,
@@ -308,6 +309,13 @@ def test_environment_directory_and_user(daemon):
         assert sb.commands.run("echo $HOME").stdout == "/home/agent\n"
         assert sb.commands.run("echo $HOME", user="1234").stdout == "/\n"
         assert sb.commands.run("echo $HOME", env={"HOME": "/x"}).stdout == "/x\n"
+        for nobody in ("4294967295", "1000:4294967295"):  # setresuid(2) takes it as "stay root"
+            with pytest.raises(ExecFailedError):
+                sb.commands.run("id", user=nobody)
+            with pytest.raises(DSecError, match=nobody):
+                sb.files.write("/root/x", b"x", user=nobody)
+        # Such a file says that it is a page long.
+        assert sb.files.read("/sys/kernel/uevent_seqnum").strip().isdigit()
         r = sb.commands.run(["id", "-u"], user="65534:65534")
         assert r.stdout == "65534\n"
 

@@ -324,3 +324,16 @@ def test_two_instances_do_not_meet(own: Daemon, tiny_tree: Path):
         other.remove()
     assert mine.commands.run("echo mine").stdout == "mine\n"
     mine.stop()
+
+
+def test_an_empty_state_directory_is_none(own: Daemon) -> None:
+    """A variable that a script forgot to set must not purge another directory."""
+    for subcommand in (["stop", "--all"], ["purge", "--yes"], ["serve"]):
+        done = subprocess.run(
+            [binary(), *subcommand, "--state", ""],
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60,
+            env=own.environment,
+        )  # fmt: skip
+        assert done.returncode == 64
+        assert "--state is empty" in done.stderr
+    assert own.running

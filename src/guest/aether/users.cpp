@@ -6,6 +6,9 @@
 namespace dsec::guest::aether {
 namespace {
 
+/// What setresuid(2) and setresgid(2) take as "leave it as it is", which is root.
+constexpr uint32_t no_id = UINT32_MAX;
+
 constexpr size_t max_file = 4U << 20U;  // more of passwd or group is not read
 
 /// Feeds a regular file to `scan`. A missing file is an empty one, as for getpwnam(3).
@@ -85,7 +88,8 @@ long resolve_user(const char* spec, identity& out) {
   if (user.bad() || user.size() == 0 || (group != nullptr && *group == '\0')) return -EINVAL;
   fixed_text<max_user_name> name;
   if (const long r = find_user(user.c_str(), out, name); r < 0) return r;
-  return find_groups(name, group, out);
+  if (const long r = find_groups(name, group, out); r < 0) return r;
+  return out.uid == no_id || out.gid == no_id ? -EINVAL : 0;
 }
 
 long take_groups(const identity& who) {
