@@ -20,7 +20,7 @@ using base::fail;
 
 constexpr std::array<std::string_view, 3> services{"apt", "npm", "pypi"};
 constexpr std::size_t max_env_bytes = 256UL * 1024;  // in all: records carry it
-constexpr std::size_t max_label_bytes = 4096;       // of all labels together: listings carry them
+constexpr std::size_t max_label_bytes = 4096;        // of all labels together: listings carry them
 
 // Below these nothing starts at all; cpu.max knows no quota under 1 ms per 100 ms.
 constexpr std::uint32_t min_cpu_millis = 10;
