@@ -19,6 +19,8 @@ namespace {
 /// After a start until spool files are made ready anew: at once, that would take a CPU from the
 /// command.
 constexpr std::chrono::milliseconds spool_delay{5};
+/// Commands that follow each other sooner come in a row.
+constexpr std::chrono::milliseconds row_interval{500};
 
 using backends::command_exited;
 using backends::exec_kind;
@@ -140,8 +142,14 @@ result<void> container_instance::exec(backends::exec_spec spec) {
     }
   }
   auto sent = send_exec(spec, cap);
+  const auto now = std::chrono::steady_clock::now();
+  const bool in_a_row = now - last_exec_.exchange(now) < row_interval;
   parts_->host.chores.post_later(
-      spool_delay, [spool = parts_->spool] { (void)spool->prepare(spool_dir::ready_in_use); });
+      spool_delay, [parts = std::weak_ptr(parts_),
+                    files = in_a_row ? spool_dir::ready_in_use : spool_dir::ready_at_first] {
+        const auto living = parts.lock();
+        if (living && living->open_channel()) (void)living->spool->prepare(files);
+      });
   if (!sent) withdraw(spec.id);
   compact_if_grown();
   return sent;

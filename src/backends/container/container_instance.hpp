@@ -3,6 +3,8 @@
 // to the owner's sink. Its destructor stops it, unless the backend was told to leave.
 #pragma once
 
+#include <atomic>
+#include <chrono>
 #include <memory>
 #include <mutex>
 #include <unordered_map>
@@ -73,6 +75,7 @@ class container_instance final : public backends::instance {
     frame_bytes datagram;
     aether_channel::fd_list fds;
   };
+  std::atomic<std::chrono::steady_clock::time_point> last_exec_{};
   std::mutex attempts_mutex_;
   std::unordered_map<std::string, attempt> attempts_;
 

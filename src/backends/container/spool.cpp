@@ -70,8 +70,9 @@ std::uint64_t valid_spool_cap(std::uint64_t wanted) {
 }
 
 result<void> spool_dir::prepare(unsigned files) const {
+  const auto first = next_ready_.load(std::memory_order_relaxed);
   for (unsigned i = 0; i < files; ++i) {
-    const auto name = path_ / ready_name(i);
+    const auto name = path_ / ready_name((first + i) % ready_in_use);
     if (::access(name.c_str(), F_OK) == 0) continue;
     // Without a name first: the directory, which create() needs, is locked only for the link.
     DSEC_TRY(const auto file, sys::open_at(AT_FDCWD, path_, O_WRONLY | O_TMPFILE, 0600));

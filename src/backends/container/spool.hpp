@@ -25,8 +25,8 @@ class spool_dir {
   /// Over a directory that exists.
   explicit spool_dir(std::filesystem::path path) : path_(std::move(path)) {}
 
-  /// Ready files of a directory that no command has used, and of one in use: two commands' worth,
-  /// six commands' worth.
+  /// Ready files for commands now and then, and for many in a row: two commands' worth, six
+  /// commands' worth. The first is what most sandboxes see, and files cost.
   static constexpr unsigned ready_at_first = 4, ready_in_use = 12;
 
   /// Makes the ready files that are missing, so that the next create() allocates no inode.

@@ -132,6 +132,20 @@ TEST_CASE("ready files become spools, also when they run out") {
   }
 }
 
+TEST_CASE("no more spools are made ready than were used") {
+  const auto dir = *sys::temp_dir::make("dsec-spool-test");
+  container::spool_dir spool(dir.path());
+  for (const auto* id : {"a", "b", "c"}) {
+    REQUIRE(spool.prepare());
+    REQUIRE(spool.create(id));
+  }
+  REQUIRE(spool.prepare());
+  std::size_t ready = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(dir.path()))
+    ready += entry.path().extension() == ".ready" ? 1 : 0;
+  CHECK(ready == container::spool_dir::ready_at_first);
+}
+
 TEST_CASE("spool caps are even and at least a page") {
   CHECK(container::valid_spool_cap(0) == 4096);
   CHECK(container::valid_spool_cap(5001) == 5002);
