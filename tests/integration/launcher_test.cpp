@@ -305,7 +305,7 @@ TEST_CASE("whatever step fails, everything is as before", "[kernel][launcher]") 
       GENERATE("layers", "slot", "upper", "overlay", "sys", "channel", "init", "record",
                "init groups", "init namespaces", "init fds", "init hostname", "init tree",
                "mount root", "mount dev", "mount pts", "mount shm", "mount proc", "mount sys",
-               "init copy", "init oom", "init session", "init drop", "init exec");
+               "init copy", "init net", "init oom", "init session", "init drop", "init exec");
   INFO(step);
   launcher_rig rig({std::string("DSEC_LAUNCHER_FAIL=") + step + "=error"});
   rig.prepare("one", 1, {});

@@ -7,6 +7,8 @@ namespace {
 
 using backends::limits;
 
+/// What a new group has. Never written on version 1: every write to a file of its bandwidth walks
+/// the CPU groups of the whole host (walk_tg_tree() in the kernel's kernel/sched/core.c).
 constexpr std::uint64_t cpu_period_us = 100'000;
 /// What aether and the spawner may use over the commands' own quota: copying output costs about as
 /// much as making it, and must not be had for nothing.
@@ -23,9 +25,7 @@ std::vector<knob> cpu_knobs(int version, const limits& l) {
   if (version == 1) {
     const auto shares = std::clamp<std::uint64_t>(1024ULL * l.cpu_millis / 1000, 2, 262'144);
     return {{group_level::slot, "cpu.shares", text(shares)},
-            {group_level::cmd, "cpu.cfs_period_us", text(cpu_period_us)},
             {group_level::cmd, "cpu.cfs_quota_us", text(quota)},
-            {group_level::init, "cpu.cfs_period_us", text(cpu_period_us)},
             {group_level::init, "cpu.cfs_quota_us", text(quota + init_extra_us)}};
   }
   const auto weight = std::clamp<std::uint64_t>(100ULL * l.cpu_millis / 1000, 1, 10'000);

@@ -14,6 +14,7 @@
 namespace dsec::launcher {
 namespace {
 
+constexpr unsigned last_inner_id = 65535;
 constexpr int oom_score = 200;          // commands may not go below it
 constexpr const char* oom_adj = "-15";  // aether itself, in units of the old file: -882
 
@@ -94,6 +95,17 @@ long write_proc(const init_state& s, const char* path, const char* text) {
   return sys::call(SYS_write, file.get(), text, strlen(text));
 }
 
+/// Ports below 1024 and ICMP echo sockets for every user inside. Through the sandbox's own /proc:
+/// in one that is used for many networks the kernel keeps their files of one name in one hash
+/// chain.
+status open_network(init_state& s) {
+  char range[24];
+  snprintf(range, sizeof range, "%u %u", s.plan.root_id, s.plan.root_id + last_inner_id);
+  LAUNCH_TRY("ping", write_proc(s, "sys/net/ipv4/ping_group_range", range));
+  LAUNCH_TRY("ports", write_proc(s, "sys/net/ipv4/ip_unprivileged_port_start", "0"));
+  return {};
+}
+
 /// Written with CAP_SYS_RESOURCE, oom_score_adj is also the least value that we and our children
 /// may set later; the old oom_adj (proc(5)) lowers the value alone. So commands cannot make
 /// themselves as safe as aether.
@@ -129,11 +141,12 @@ struct init_step {
   status (*run)(init_state&);
 };
 constexpr init_step init_steps[] = {
-    {"init groups", join_groups},   {"init namespaces", join_namespaces},
-    {"init fds", take_own_fds},     {"init hostname", set_hostname},
-    {"init tree", build_tree},      {"init copy", enter_copy},
-    {"init oom", protect_from_oom}, {"init session", leave_session},
-    {"init drop", drop_privileges}, {"init exec", execute},
+    {"init groups", join_groups},    {"init namespaces", join_namespaces},
+    {"init fds", take_own_fds},      {"init hostname", set_hostname},
+    {"init tree", build_tree},       {"init net", open_network},
+    {"init copy", enter_copy},       {"init oom", protect_from_oom},
+    {"init session", leave_session}, {"init drop", drop_privileges},
+    {"init exec", execute},
 };
 
 int init_main(void* argument) {

@@ -13,8 +13,7 @@ sandbox* sandbox_table::find(std::string_view id) {
 }
 
 bool sandbox_table::uses_slot(std::uint32_t number) const {
-  return std::any_of(sandboxes_.begin(), sandboxes_.end(),
-                     [=](const auto& each) { return each.second.slot == number; });
+  return slots_.contains(number);
 }
 
 std::uint32_t sandbox_table::live() const {
@@ -35,6 +34,7 @@ status sandbox_table::add(std::string_view id, sandbox&& s, map::value_type*& en
     sandboxes_.erase(it);
     return failed("watch", watched);
   }
+  slots_.insert(it->second.slot);
   entry = &*it;
   return {};
 }
@@ -58,7 +58,7 @@ status sandbox_table::release(std::string_view id) {
   if (it == sandboxes_.end()) return {"sandbox", ENOENT};
   if (!it->second.exited) return {"lives", EBUSY};
   layer_table::give_back(it->second.layers);
-  sandboxes_.erase(it);
+  forget(it);
   return {};
 }
 
@@ -66,6 +66,11 @@ void sandbox_table::erase(std::string_view id) {
   const auto it = sandboxes_.find(id);
   if (it == sandboxes_.end()) return;
   unwatch(it->second);
+  forget(it);
+}
+
+void sandbox_table::forget(map::iterator it) {
+  slots_.erase(slots_.find(it->second.slot));
   sandboxes_.erase(it);
 }
 

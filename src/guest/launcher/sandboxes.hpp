@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -47,9 +48,11 @@ class sandbox_table {
 
  private:
   void unwatch(const sandbox& s) const;
+  void forget(map::iterator it);
 
   int epoll_;
   map sandboxes_;
+  std::multiset<std::uint32_t> slots_;  // theirs
 };
 
 }  // namespace dsec::launcher

@@ -30,8 +30,8 @@ TEST_CASE("limits on version 2") {
 
 TEST_CASE("limits on version 1") {
   CHECK(show(limit_knobs("cpu", 1, two_cpus, nullptr)) ==
-        "slot/cpu.shares=2048\ncmd/cpu.cfs_period_us=100000\ncmd/cpu.cfs_quota_us=200000\n"
-        "init/cpu.cfs_period_us=100000\ninit/cpu.cfs_quota_us=220000\n");
+        "slot/cpu.shares=2048\ncmd/cpu.cfs_quota_us=200000\n"
+        "init/cpu.cfs_quota_us=220000\n");
   CHECK(show(limit_knobs("memory", 1, two_cpus, nullptr)) ==
         "cmd/memory.limit_in_bytes=67108864\ncmd/memory.memsw.limit_in_bytes=67108864\n");
 }
