@@ -4,6 +4,7 @@
 #include <fstream>
 
 #include "container_rig.hpp"
+#include "support/skip.hpp"
 
 using namespace dsec;
 using namespace dsec::test;
@@ -23,10 +24,8 @@ std::size_t groups_below(const std::filesystem::path& group) {
 // it is what most of their memory is spent on.
 TEST_CASE("a sandbox has one memory group where version 1 limits memory", "[kernel][container]") {
   const std::filesystem::path mount = "/sys/fs/cgroup/memory";
-  if (!std::filesystem::exists(mount / "memory.limit_in_bytes")) {
-    WARN("SKIPPED: memory is not limited by version 1 at " << mount);
-    return;
-  }
+  if (!std::filesystem::exists(mount / "memory.limit_in_bytes"))
+    return say_skipped("version 1 does not limit memory here");
   container_rig rig({0, 4});
   auto box = rig.start("one");
   const auto group = mount / rig.node().instance;
