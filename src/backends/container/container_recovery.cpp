@@ -92,9 +92,9 @@ result<bool> container_instance::take_over() {
   DSEC_TRY(const bool taken, parts_->host.left.take(parts_->spec.sandbox_id,
                                                     [&](auto& held) { return adopt(held); }));
   if (!taken) return false;
-  DSEC_CHECK(base::failpoint::check("container.recover.taken"));
   stopped_ = false;
   running_ = true;
+  DSEC_CHECK(base::failpoint::check("container.recover.taken"));
   DSEC_CHECK(parts_->reconnect());
   DSEC_CHECK(base::failpoint::check("container.recover.connected"));
   return true;
