@@ -2,10 +2,14 @@
 // the next one, sandboxes live on, nothing is left. Needs root.
 #include <signal.h>
 
+#include <algorithm>
+#include <array>
 #include <catch2/catch.hpp>
 #include <cstdlib>
+#include <span>
 
 #include "container_rig.hpp"
+#include "support/length.hpp"
 
 using namespace dsec;
 using namespace dsec::test;
@@ -29,8 +33,11 @@ TEST_CASE("a launcher that is killed at any of its steps costs a create only ano
           "[kernel][container][launcher-fails]") {
   container_rig rig({0, 4});
   auto beside = rig.start("beside");
-  for (const char* step :
-       {"request", "layers", "slot", "upper", "overlay", "channel", "init", "record"}) {
+  // In the order in which they matter, since a software CPU takes seconds for each.
+  const std::array steps{"init",    "overlay", "record", "slot",
+                         "channel", "upper",   "layers", "request"};
+  const int count = std::max(2, length(static_cast<int>(steps.size())));
+  for (const char* step : std::span(steps).first(static_cast<std::size_t>(count))) {
     INFO(step);
     auto last = rig.launcher_pid();
     {

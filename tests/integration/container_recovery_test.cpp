@@ -482,7 +482,7 @@ TEST_CASE("a stream loses no byte over ten kills of the daemon", "[kernel][conta
   rig.end_unrecovered();
   REQUIRE(what.alive);
   CHECK(std::holds_alternative<known_command::pending>(command(what, "numbers").end));
-  const auto end = box.wait("numbers", 60s);
+  const auto end = box.wait("numbers", 300s);
   CHECK(end.code() == 0);
   const bool complete = end.out == numbers(last);
   CHECK(complete);
