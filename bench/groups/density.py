@@ -7,13 +7,14 @@ import time
 from runner import memory
 from runner.images import PROGRAM
 from runner.programs import Staged
-from runner.rows import Row, Series, row
+from runner.rows import Row, Series, percentile, row
 from runner.worker import Worker
 from runner.workshop import Workshop
 
 COUNT, QUICK_COUNT = 3200, 320
 # Shares of all that are made: the rate "at 300" is that of numbers 100 to 500 of 3,200, "at 3,000" of the last 400.
 EARLY, LATE = (1 / 32, 5 / 32), (28 / 32, 1)
+PARTS = 20  # of each window; its rate is the median over them, so that what others do for a moment does not count
 CONCURRENCY = 2  # of clients, and of the floor's processes
 MIB_EACH = 0.7
 POINTS_OVER_FLOOR = 5
@@ -44,7 +45,8 @@ def _made(staged: Staged, count: int) -> Made:
 
     def rate(window: tuple[float, float]) -> float:
         first, last = (min(len(done), int(share * count)) - 1 for share in window)
-        return (last - first) / (done[last] - done[first]) * 1e3
+        step = max(1, (last - first) // PARTS)
+        return percentile([step / (done[i + step] - done[i]) * 1e3 for i in range(first, last - step + 1, step)], 0.5)
 
     return Made(Series([[took for _, took in lines]], staged.figures.failed), rate(EARLY), rate(LATE))
 
@@ -119,7 +121,7 @@ def measure(shop: Workshop) -> list[Row]:
             value=floor_memory["used"] / 1024, unit="MiB each"),
         row("density.decay", seen.made.took, f"of the rate of create + exec, {CONCURRENCY} clients, from the 300th to the "
             f"3,000th of 3,200 ({seen.made.rates()}); target the floor's + {POINTS_OVER_FLOOR}", value=seen.made.decay,
-            unit="points", at_most=floor.decay + POINTS_OVER_FLOOR),
+            unit="points", at_most=max(0.0, floor.decay) + POINTS_OVER_FLOOR),
         row("density.decay_floor", floor.took, f"the floor's, {CONCURRENCY} processes ({floor.rates()})",
             value=floor.decay, unit="points"),
         row("density.stop", nothing_left, f"all stopped, by 8 clients, and nothing left (answered after {seen.stopped:.1f} "
