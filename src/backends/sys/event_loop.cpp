@@ -61,9 +61,9 @@ result<void> event_loop::change(token t, int fd, std::uint32_t events) {
 
 void event_loop::unwatch(token t, int fd) {
   std::unique_lock lock(mutex_);
-  if (callbacks_.erase(t) == 0) return;
-  ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
-  if (std::this_thread::get_id() == thread_.get_id()) return;
+  if (callbacks_.erase(t) != 0) ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
+  if (t == none || std::this_thread::get_id() == thread_.get_id()) return;
+  // Also when the callback unwatched itself: it is still at work with what its owner destroys next.
   idle_.wait(lock, [&] { return running_ != t; });
 }
 
@@ -95,7 +95,7 @@ void event_loop::dispatch(token t, std::uint32_t events) {
   (*run)(events);
   {
     const std::scoped_lock lock(mutex_);
-    running_ = 0;
+    running_ = none;
   }
   idle_.notify_all();
 }

@@ -34,7 +34,7 @@ class event_loop {
   base::result<token> watch(int fd, std::uint32_t events, callback run);
   base::result<void> change(token t, int fd, std::uint32_t events);
   /// When it returns the callback does not run and will not run again (unless called from inside of
-  /// it).
+  /// it). May be repeated, also for a token that was never given out.
   void unwatch(token t, int fd);
 
  private:
@@ -46,8 +46,9 @@ class event_loop {
   std::mutex mutex_;
   std::condition_variable idle_;
   std::unordered_map<token, std::shared_ptr<callback>> callbacks_;
-  token next_ = 1;     // 0 is wake_
-  token running_ = 0;  // whose callback runs now
+  static constexpr token none = 0;  // wake_, which has no callback
+  token next_ = none + 1;
+  token running_ = none;  // whose callback runs now
   bool stopping_ = false;
   std::thread thread_;
 };
