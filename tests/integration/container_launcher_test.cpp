@@ -6,6 +6,7 @@
 #include <catch2/catch.hpp>
 #include <future>
 #include <optional>
+#include <thread>
 
 #include "backends/container/launcher_process.hpp"
 #include "backends/container/layer_cache.hpp"
@@ -139,14 +140,33 @@ TEST_CASE("a launcher that dies at its start is replaced although nobody asks fo
   auto box = rig.start("old");
   std::atomic<pid_t> second{0};
   base::failpoint::arm("container.launcher.started", [&] {
-    const auto started = rig.launcher_pid();
-    if (started && ::kill(*started, SIGKILL) == 0) second = *started;
+    // posix_spawn returns before the kernel shows the new program's environment.
+    std::optional<pid_t> started;
+    if (eventually([&] { return (started = rig.launcher_pid()).has_value(); }) &&
+        ::kill(*started, SIGKILL) == 0)
+      second = *started;
   });
   kill_launcher(rig);
   REQUIRE(eventually([&] { return second != 0; }));
   REQUIRE(eventually([&] { return rig.launcher_pid().value_or(second) != second; }));
   CHECK(box.sh("echo still here").out == "still here\n");
   box.stop();
+}
+
+TEST_CASE("a sandbox that is stopped while the next launcher adopts it is forgotten by that",
+          "[kernel][container][launcher-fails]") {
+  container_rig rig;
+  auto box = rig.start("old");
+  std::thread stopping;
+  std::atomic<bool> adopted{false};
+  base::failpoint::arm("container.launcher.adopted", [&] {
+    stopping = std::thread([&] { CHECK(box->stop()); });
+    adopted = eventually([&] { return rig.inhabitants().empty(); });
+  });
+  kill_launcher(rig);
+  REQUIRE(eventually([&] { return adopted.load(); }));
+  stopping.join();
+  // The rig's end detaches the layer, which the launcher refuses while it counts the sandbox.
 }
 
 TEST_CASE("a launcher that dies between slot and create costs a start only another try",

@@ -72,6 +72,22 @@ launcher::lease launcher::current() {
   return l;
 }
 
+result<bool> launcher::release(const std::string& sandbox) {
+  auto holder = current();
+  if (!holder.client) {
+    const std::scoped_lock started(mutex_);
+    holder = current();
+  }
+  if (!holder.client) return true;
+  const auto released = holder.client->release(sandbox);
+  if (released || released.error().code == base::errc::not_found ||
+      released.error().code == base::errc::unavailable)
+    return true;
+  const auto again = released.error().sys_errno;
+  if (again == EBUSY || again == EAGAIN) return false;
+  return base::fail(released.error());
+}
+
 void launcher::publish(std::shared_ptr<launcher_client> client) {
   const std::scoped_lock lock(lease_mutex_);
   if (client) ++generation_;
@@ -92,6 +108,7 @@ result<void> launcher::start_locked() {
       base::log::error("sandbox_not_adopted",
                        {{"sandbox", s.request.sandbox}, {"error", adopted.error().to_string()}});
   }
+  DSEC_CHECK(base::failpoint::check("container.launcher.adopted"));
   layers_ns_ = client->take_layers_namespace();
   process_.emplace(std::move(process));
   publish(std::move(client));

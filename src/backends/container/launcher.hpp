@@ -48,6 +48,11 @@ class launcher {
   /// The same, but neither starts one nor waits for one that is being started.
   lease current();
 
+  /// Has a sandbox that no launcher will adopt any more forgotten: true once none holds it, false
+  /// while its aether is not reaped (ask again). Waits for a launcher that is being started, since
+  /// that may have been told of it before.
+  base::result<bool> release(const std::string& sandbox);
+
   /// Ends it, if it runs: asked, or killed when it does not answer or still has sandboxes, which
   /// are none of ours then.
   base::result<void> shutdown();

@@ -55,13 +55,10 @@ result<void> release(sandbox_host& host, const listed_sandbox& s, sys::deadline 
   if (!s.ended && !sys::wait_ended(s.pidfd.get(), until))
     return fail(errc::deadline_exceeded, "aether of '" + s.id + "' does not die");
   while (true) {
-    const auto lease = host.launcher.current();
-    if (!lease.client) return {};
-    const auto released = lease.client->release(s.id);
-    if (released || released.error().code == errc::not_found ||
-        released.error().code == errc::unavailable)
-      return {};
-    if (released.error().sys_errno != EBUSY || sys::remaining_ms(until) == 0) return released;
+    DSEC_TRY(const bool released, host.launcher.release(s.id));
+    if (released) return {};
+    if (sys::remaining_ms(until) == 0)
+      return fail(errc::deadline_exceeded, "the launcher does not let go of '" + s.id + "'");
     std::this_thread::sleep_for(release_again);
   }
 }

@@ -129,20 +129,6 @@ result<void> create_init(sandbox_parts& s) {
   return {};
 }
 
-/// The launcher forgets the sandbox once it has reaped aether, which it says by an event. False:
-/// not yet.
-result<bool> release_at_launcher(const sandbox_parts& s) {
-  const auto lease = s.host.launcher.current();
-  if (!lease.client) return true;
-  const auto released = lease.client->release(s.spec.sandbox_id);
-  if (released || released.error().code == errc::not_found ||
-      released.error().code == errc::unavailable)
-    return true;
-  const auto again = released.error().sys_errno;
-  if (again == EBUSY || again == EAGAIN) return false;
-  return fail(released.error());
-}
-
 /// Also after a create that failed: then there may be no aether, or one that nobody knows of.
 result<void> kill_init(sandbox_parts& s) {
   const auto until = sys::after(death_timeout);
@@ -155,7 +141,7 @@ result<void> kill_init(sandbox_parts& s) {
     DSEC_CHECK(group.end(until));
     if (s.pidfd && !sys::wait_ended(s.pidfd.get(), until))
       return fail(errc::deadline_exceeded, "aether of '" + s.spec.sandbox_id + "' does not die");
-    DSEC_TRY(const bool released, release_at_launcher(s));
+    DSEC_TRY(const bool released, s.host.launcher.release(s.spec.sandbox_id));
     if (released && group.wait_empty(sys::after(std::chrono::milliseconds(0)))) break;
     if (sys::remaining_ms(until) == 0)
       return fail(errc::deadline_exceeded,
