@@ -9,19 +9,20 @@ from pathlib import Path
 
 import pytest
 from conftest import TINY
+from host import eventually
 
 from libdsec import CapacityError, InvalidArgumentError, NotFoundError, Sandbox, UnavailableError
 
 
 def ended(sandbox_id: str, seconds: float):
     """Waits for its end by listing: asking for the one sandbox could count as using it."""
-    deadline = time.monotonic() + seconds
-    while True:
-        (info,) = [s for s in Sandbox.list() if s.id == sandbox_id]
-        if not info.alive:
-            return info
-        assert time.monotonic() < deadline, f"{sandbox_id} is still {info.phase}"
-        time.sleep(0.05)
+
+    def info():
+        (found,) = [s for s in Sandbox.list() if s.id == sandbox_id]
+        return found
+
+    assert eventually(lambda: not info().alive, seconds), f"{sandbox_id} is still {info().phase}"
+    return info()
 
 
 def test_an_idle_sandbox_ends_after_its_idle_time(daemon):

@@ -21,7 +21,8 @@ from images import TINY
 
 from libdsec import Command, Sandbox
 
-OPERATIONS = 1000 if FULL else 100
+OPERATIONS = 1000 if FULL else 100  # at least; until all have died often enough
+KILLS = OPERATIONS // 50
 USERS = 4
 SECONDS = 60  # a command's at most; whatever dies meanwhile
 SLOWEST = 20  # of one operation, several deaths included
@@ -49,9 +50,9 @@ class User:
         self.failure: BaseException | None = None
         self.slowest: tuple[float, str] = (0, "")
 
-    def run(self, operations: int) -> None:
+    def run(self, operations: int, killed_enough: threading.Event) -> None:
         try:
-            for _ in range(operations):
+            while self.count < operations or not killed_enough.is_set():
                 self.step()
             for box in self.boxes:
                 self.timed(self.check, box)
@@ -144,6 +145,10 @@ class User:
         self.read(box)
 
 
+def begun(users: list[User]) -> int:
+    return sum(u.count for u in users)
+
+
 def launchers(daemon: Daemon) -> int:
     """How many were started and told of the sandboxes that live."""
     return daemon.log.read_text().count('"event":"launcher_started","pid"')
@@ -166,20 +171,26 @@ def test_nothing_is_lost_or_done_twice_when_anything_dies(own: Daemon) -> None:
     seed = int(os.environ.get("DSEC_SEED") or random.SystemRandom().randrange(1 << 32))
     choose = random.Random(seed)
     users = [User(n, seed) for n in range(USERS)]
-    threads = [
-        threading.Thread(target=u.run, args=(OPERATIONS // USERS,), name=u.name) for u in users
-    ]
+    killed_enough = threading.Event()
+    how_long = (OPERATIONS // USERS, killed_enough)
+    threads = [threading.Thread(target=u.run, args=how_long, name=u.name) for u in users]
     for thread in threads:
         thread.start()
     killed: dict[str, int] = {"dsecd": 0, "launcher": 0}
-    while any(t.is_alive() for t in threads):
-        time.sleep(choose.uniform(0.02, 0.5))
-        killed[end_something(choose, own)] += 1
-    for thread in threads:
-        thread.join()
+    try:
+        while any(t.is_alive() for t in threads):
+            # Polled, so that it is any moment of an operation.
+            goal = begun(users) + choose.randrange(6)
+            eventually(lambda goal=goal: begun(users) >= goal, 0.5)
+            killed[end_something(choose, own)] += 1
+            if sum(killed.values()) >= KILLS:
+                killed_enough.set()
+    finally:
+        killed_enough.set()
+        for thread in threads:
+            thread.join()
     slowest = max(u.slowest for u in users)
-    print(f"seed {seed}, {OPERATIONS} operations, killed {killed}, slowest {slowest}")
-    assert sum(killed.values()) >= OPERATIONS / 50
+    print(f"seed {seed}, {begun(users)} operations, killed {killed}, slowest {slowest}")
     for user in users:
         if user.failure is not None:
             raise AssertionError(f"seed {seed}, after {user.count} operations") from user.failure
