@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "base/failpoint.hpp"
-#include "container_rig.hpp"
+#include "earlier_daemon.hpp"
 
 using namespace dsec;
 using namespace dsec::test;

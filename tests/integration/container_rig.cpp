@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstdio>
 #include <cstdlib>
@@ -175,6 +176,11 @@ backends::exec_spec program(std::vector<std::string> argv) {
   return spec;
 }
 
+backends::exec_spec with_id(backends::exec_spec spec, const std::string& id) {
+  spec.id = id;
+  return spec;
+}
+
 ended container_box::run(backends::exec_spec spec, std::chrono::milliseconds limit) {
   if (spec.id.empty()) spec.id = next_id();
   const auto id = spec.id;
@@ -302,6 +308,13 @@ container_rig::taken_box container_rig::recover(const std::string& id) {
   return must(try_recover(id));
 }
 
+container_rig::taken_box container_rig::inherit(const std::string& id) {
+  open_only();
+  auto taken = recover(id);
+  end_unrecovered();
+  return taken;
+}
+
 fs::path container_rig::group() const {
   return must(container::find_hierarchies()).unified.base() / scope_.instance;
 }
@@ -327,53 +340,6 @@ std::optional<pid_t> container_rig::launcher_pid() const {
       return static_cast<pid_t>(std::stol(e.path().filename()));
   }
   return std::nullopt;
-}
-
-earlier_daemon::earlier_daemon(const std::function<std::vector<container_box>()>& work) {
-  int ready[2];
-  REQUIRE(::pipe(ready) == 0);
-  pid_ = ::fork();
-  if (pid_ == 0) {
-    ::close(ready[0]);
-    try {
-      const auto kept = work();
-      [[maybe_unused]] const auto n = ::write(ready[1], "x", 1);
-      while (true) ::pause();
-    } catch (const std::exception& e) {
-      std::fprintf(stderr, "earlier daemon: %s\n", e.what());
-    } catch (...) {  // a REQUIRE, which has printed itself
-    }
-    ::_exit(1);
-  }
-  ::close(ready[1]);
-  char byte = 0;
-  const auto n = ::read(ready[0], &byte, 1);
-  ::close(ready[0]);
-  if (n == 1) return;
-  kill();
-  throw std::runtime_error("the earlier daemon failed");
-}
-
-void earlier_daemon::kill() {
-  if (pid_ < 0) return;
-  ::kill(pid_, SIGKILL);
-  ::waitpid(std::exchange(pid_, -1), nullptr, 0);
-}
-
-bool dies_in_child(const std::function<void()>& work) {
-  const pid_t child = ::fork();
-  if (child == 0) {
-    try {
-      work();
-    } catch (const std::exception& e) {
-      std::fprintf(stderr, "child: %s\n", e.what());
-    } catch (...) {
-    }
-    ::_exit(0);
-  }
-  int status = 0;
-  REQUIRE(::waitpid(child, &status, 0) == child);
-  return WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
 }
 
 }  // namespace dsec::test

@@ -83,6 +83,7 @@ class container_box {
 
 backends::exec_spec shell(const std::string& script);
 backends::exec_spec program(std::vector<std::string> argv);
+backends::exec_spec with_id(backends::exec_spec spec, const std::string& id);
 
 /// EROFS images, made once per run:
 ///   box   busybox with its applets, /etc/passwd with root and joe (1000), /attack
@@ -127,6 +128,9 @@ class container_rig {
   base::result<taken_box> try_recover(const std::string& id);
   /// Throws when it fails.
   taken_box recover(const std::string& id);
+  /// All that the next daemon does when this is the only sandbox: open_only(), recover(),
+  /// end_unrecovered().
+  taken_box inherit(const std::string& id);
 
   /// Its group of version 2.
   [[nodiscard]] std::filesystem::path group() const;
@@ -140,24 +144,5 @@ class container_rig {
   std::vector<std::string> descriptors_;
   std::unique_ptr<container::container_backend> backend_;
 };
-
-/// A child process that works on `rig` and then waits to be killed: the daemon of an earlier run.
-/// To be made while no other thread runs.
-class earlier_daemon {
- public:
-  /// Lets it keep the boxes that `work` answers. Throws when `work` does.
-  explicit earlier_daemon(const std::function<std::vector<container_box>()>& work);
-  ~earlier_daemon() { kill(); }
-  earlier_daemon(const earlier_daemon&) = delete;
-  earlier_daemon& operator=(const earlier_daemon&) = delete;
-  /// SIGKILL, if it runs, and waits for its end.
-  void kill();
-
- private:
-  pid_t pid_ = -1;
-};
-
-/// Runs `work` in a child process and answers whether it killed itself before the end.
-bool dies_in_child(const std::function<void()>& work);
 
 }  // namespace dsec::test

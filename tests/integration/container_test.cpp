@@ -11,7 +11,7 @@
 #include "backends/container/probe.hpp"
 #include "backends/sys/file.hpp"
 #include "base/failpoint.hpp"
-#include "container_rig.hpp"
+#include "earlier_daemon.hpp"
 
 using namespace dsec;
 using namespace dsec::test;

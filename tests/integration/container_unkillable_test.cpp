@@ -8,7 +8,7 @@
 #include <catch2/catch.hpp>
 #include <fstream>
 
-#include "container_rig.hpp"
+#include "earlier_daemon.hpp"
 #include "support/skip.hpp"
 
 using namespace dsec;

@@ -95,10 +95,7 @@ TEST_CASE("kill and stop end what waits for a layer that does not come",
           "[kernel][container][kill]") {
   if (!std::filesystem::exists("/dev/fuse")) return say_skipped("no /dev/fuse");
   const auto dir = *sys::temp_dir::make("dsec-slow");
-  const auto image = make_slow_image(dir.path());
-  const auto mount_point = dir.path() / "fuse";
-  std::filesystem::create_directory(mount_point);
-  fuse_file slow(image, mount_point);
+  fuse_file slow(make_slow_image(dir.path()));
   container_rig rig;
   auto spec = container_rig::spec("reader");
   spec.layers.push_back({"layer-slow", slow.image()});

@@ -1,7 +1,7 @@
-// A directory with one read-only file, `image`, whose bytes come from another file by way of a FUSE
-// server in this process: what a layer looks like that is loaded on demand. Reads can be held back,
-// so that whoever reads waits in the kernel. Raw protocol (linux/fuse.h); one server thread; needs
-// root. The destructor lets go of everything and unmounts.
+// A read-only file, whose bytes come from another file by way of a FUSE server in this process:
+// what a layer looks like that is loaded on demand. Reads can be held back, so that whoever reads
+// waits in the kernel. Raw protocol (linux/fuse.h); its mount is in no namespace; one server
+// thread; needs root. The destructor lets go of everything.
 #pragma once
 
 #include <sys/types.h>
@@ -18,13 +18,16 @@ namespace dsec::test {
 
 class fuse_file {
  public:
-  /// Throws when there is no FUSE here or it cannot be mounted at `directory`, which must exist.
-  fuse_file(const std::filesystem::path& source, std::filesystem::path directory);
+  /// Throws when there is no FUSE here or it cannot be mounted.
+  explicit fuse_file(const std::filesystem::path& source);
   ~fuse_file();
   fuse_file(const fuse_file&) = delete;
   fuse_file& operator=(const fuse_file&) = delete;
 
-  [[nodiscard]] std::filesystem::path image() const { return directory_ / "image"; }
+  /// Its path, for this process.
+  [[nodiscard]] std::filesystem::path image() const {
+    return "/proc/self/fd/" + std::to_string(mount_.get()) + "/image";
+  }
   /// From now on reads wait.
   void hold() { holding_ = true; }
   /// Reads that wait.
@@ -42,8 +45,7 @@ class fuse_file {
   void answer(std::uint64_t unique, int error, const void* data, std::size_t size) const;
   void answer_read(const held_read& r) const;
 
-  std::filesystem::path directory_;
-  sys::unique_fd source_, device_, wake_;
+  sys::unique_fd source_, device_, wake_, mount_;
   std::uint64_t size_ = 0;
   std::atomic<bool> holding_{false}, stopping_{false};
   std::atomic<int> held_count_{0};

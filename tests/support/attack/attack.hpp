@@ -17,6 +17,9 @@ void untried(const std::string& what);
 int holes();
 int denials();
 
+/// Seconds of a clock that only goes forward.
+long now();
+
 void attack_init();  // aether, which is process 1
 void attack_reboot();
 void attack_mounts();  // what the platform mounted

@@ -5,19 +5,12 @@
 #include <string.h>
 #include <sys/ptrace.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "attack.hpp"
 
 namespace dsec::attack {
 namespace {
-
-long now() {
-  timespec t{};
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return t.tv_sec;
-}
 
 /// In a process of its own; the caller goes on.
 template <class F>
@@ -26,6 +19,14 @@ pid_t apart(F&& what) {
   if (pid != 0) return pid;
   what();
   _exit(0);
+}
+
+int arrivals[2];  // a pipe
+
+/// The last of a family is where it is to stay.
+void arrive() {
+  [[maybe_unused]] const ssize_t n = write(arrivals[1], "x", 1);
+  for (const int end : arrivals) close(end);
 }
 
 [[noreturn]] void linger() {
@@ -38,6 +39,7 @@ void daemonise() {
     setsid();
     apart([] {
       for (int fd = 0; fd < 3; ++fd) close(fd);
+      arrive();
       linger();
     });
   });
@@ -46,15 +48,18 @@ void daemonise() {
 void leave_session() {
   apart([] {
     setsid();
+    arrive();
     linger();
   });
 }
 
 void stop_one() {
-  apart([] {
+  const pid_t child = apart([] {
     raise(SIGSTOP);
     linger();
   });
+  waitpid(child, nullptr, WUNTRACED);
+  apart(arrive);
 }
 
 /// A tracer that keeps its child stopped and looks at nothing.
@@ -66,6 +71,7 @@ void trace_one() {
       linger();
     });
     waitpid(child, nullptr, WUNTRACED);
+    arrive();
     linger();
   });
 }
@@ -74,7 +80,10 @@ void trace_one() {
 void suspend_in_vfork() {
   apart([] {
     const pid_t child = vfork();
-    if (child == 0) linger();
+    if (child == 0) {
+      arrive();
+      linger();
+    }
     _exit(0);
   });
 }
@@ -94,12 +103,14 @@ void run_relay(long until) {
 void start_family(const char* kind) {
   signal(SIGHUP, SIG_IGN);
   signal(SIGTERM, SIG_IGN);
+  if (pipe(arrivals) != 0) _exit(1);
   if (strcmp(kind, "daemon") == 0) daemonise();
   if (strcmp(kind, "session") == 0) leave_session();
   if (strcmp(kind, "stopped") == 0) stop_one();
   if (strcmp(kind, "traced") == 0) trace_one();
   if (strcmp(kind, "vfork") == 0) suspend_in_vfork();
-  usleep(50'000);  // the last of them has come where it stays
+  char byte = 0;
+  if (read(arrivals[0], &byte, 1) != 1) _exit(1);
   puts("ready");
   fflush(stdout);
   linger();

@@ -12,15 +12,12 @@
 #include "attack.hpp"
 
 namespace dsec::attack {
-namespace {
 
 long now() {
   timespec t{};
   clock_gettime(CLOCK_MONOTONIC, &t);
   return t.tv_sec;
 }
-
-}  // namespace
 
 void loop_signal(int number, int seconds) {
   signal(SIGTERM, SIG_IGN);
