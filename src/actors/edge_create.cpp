@@ -10,6 +10,7 @@
 #include "actors/sandbox.hpp"
 #include "base/ids.hpp"
 #include "base/log.hpp"
+#include "base/unix_time.hpp"
 
 namespace dsec::actors {
 namespace {
@@ -168,9 +169,7 @@ void edge_state::admit(std::uint64_t token) {
   record.body_hash = p.wanted.body_hash;
   // The last who asked has the lease that counts, see sandbox_state::follow_lease.
   if (!p.wanted.detached) record.lease = p.waiters.back().request.from->lease;
-  record.created_unix_ms = static_cast<std::uint64_t>(
-      std::chrono::duration_cast<std::chrono::milliseconds>(env->wall().time_since_epoch())
-          .count());
+  record.created_unix_ms = base::unix_ms(env->wall());
   const auto id = record.id;
   if (!p.key.empty()) {
     waiting_keys.erase({p.principal, p.key});

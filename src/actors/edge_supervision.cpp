@@ -138,10 +138,7 @@ void edge_state::give_up(const std::string& id, edge_entry& e) {
     record.phase = base::phase::failed;
     if (record.cause == base::cause::none) record.cause = base::cause::backend;
     record.detail = "its actor crashed repeatedly";
-    forget_env(record.spec);
-    record.ended_unix_ms = static_cast<std::uint64_t>(
-        std::chrono::duration_cast<std::chrono::milliseconds>(env->wall().time_since_epoch())
-            .count());
+    note_end(record, env->wall());
   }
   // A create with its key makes a new one, after a restart too.
   record.key.clear();

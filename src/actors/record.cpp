@@ -2,6 +2,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/unix_time.hpp"
+
 namespace dsec::actors {
 
 using json = nlohmann::json;
@@ -18,8 +20,9 @@ base::error why_not_running(const sandbox_record& r) {
   return {ended ? base::errc::sandbox_failed : base::errc::wrong_phase, std::move(text), 0};
 }
 
-void forget_env(sandbox_spec& spec) {
-  std::vector<std::string>().swap(spec.env);
+void note_end(sandbox_record& r, std::chrono::system_clock::time_point at) {
+  r.ended_unix_ms = base::unix_ms(at);
+  std::vector<std::string>().swap(r.spec.env);
 }
 
 std::string to_json(const sandbox_spec& spec) {

@@ -3,6 +3,7 @@
 // (record_writer.hpp).
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -56,7 +57,7 @@ base::error why_not_running(const sandbox_record& r);
 
 /// Nothing runs in it any more: the largest part of a record is not worth keeping for its
 /// retention.
-void forget_env(sandbox_spec& spec);
+void note_end(sandbox_record& r, std::chrono::system_clock::time_point at);
 
 using record_ptr = std::shared_ptr<const sandbox_record>;
 

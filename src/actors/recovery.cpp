@@ -20,11 +20,6 @@ using base::errc;
 constexpr std::size_t most_threads = 8;  // they wait for disks and for the launcher
 constexpr std::chrono::seconds progress_every{5};
 
-std::uint64_t unix_ms(std::chrono::system_clock::time_point t) {
-  return static_cast<std::uint64_t>(
-      std::chrono::duration_cast<std::chrono::milliseconds>(t.time_since_epoch()).count());
-}
-
 /// One record and what becomes of it.
 struct taken {
   ledger_ptr book;
@@ -42,8 +37,7 @@ void write_off(ledger& book, const worker& env, base::cause why, std::string det
     r.cause = why;
     r.detail = std::move(detail);
   }
-  forget_env(r.spec);
-  r.ended_unix_ms = unix_ms(env.wall());
+  note_end(r, env.wall());
   auto snapshot = std::make_shared<const sandbox_record>(r);
   env.writer->save(snapshot);
   book.status.publish(std::move(snapshot));

@@ -6,6 +6,7 @@
 #include <chrono>
 
 #include "base/text.hpp"
+#include "base/unix_time.hpp"
 #include "proto/client.capnp.h"
 #include "proto/limits.hpp"
 
@@ -36,11 +37,6 @@ proto::frame build(std::uint64_t id, F&& fill, bool truncated = false) {
   reply.setTruncated(truncated);
   fill(reply.getBody());
   return proto::frame::from_builder(message);
-}
-
-std::uint64_t unix_ms(std::chrono::system_clock::time_point t) {
-  return static_cast<std::uint64_t>(
-      std::chrono::duration_cast<std::chrono::milliseconds>(t.time_since_epoch()).count());
 }
 
 template <class List>
@@ -101,7 +97,7 @@ void put_command(proto::Command::Builder out, std::string_view sandbox_id, const
   put(c.id, [&](auto t) { out.setCommandId(t); });
   put_texts(out.initArgv(static_cast<unsigned>(c.argv.size())), c.argv);
   if (c.now != command::state::starting && c.now != command::state::refused)
-    out.setStartedUnixMs(unix_ms(c.started));
+    out.setStartedUnixMs(base::unix_ms(c.started));
   switch (c.now) {
     case command::state::starting:
     case command::state::running:

@@ -21,11 +21,6 @@ using base::errc;
 /// lasts.
 constexpr std::chrono::seconds stop_again_after{10};
 
-std::uint64_t unix_ms(std::chrono::system_clock::time_point t) {
-  return static_cast<std::uint64_t>(
-      std::chrono::duration_cast<std::chrono::milliseconds>(t.time_since_epoch()).count());
-}
-
 bool worth_info(base::phase to) {
   return to == base::phase::running || to >= base::phase::stopping;
 }
@@ -72,8 +67,7 @@ record_writer::ticket sandbox_state::transition(base::phase to, cause why, std::
     if (!detail.empty()) r.detail = std::move(detail);
   }
   if (base::is_terminal(to)) {
-    r.ended_unix_ms = unix_ms(env->wall());
-    forget_env(r.spec);
+    note_end(r, env->wall());
   }
   const auto written = publish();
   const auto spent = std::chrono::duration_cast<std::chrono::microseconds>(now() - phase_since);

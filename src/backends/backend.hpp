@@ -124,7 +124,7 @@ class instance {
   virtual void forget(const std::string& command_id) = 0;
   /// Drops the spools of a command that could not be started now, or of a write that failed for
   /// now: its id is free again.
-  virtual void withdraw(const std::string& command_id) { forget(command_id); }
+  virtual void withdraw(const std::string& command_id) = 0;
   virtual base::result<backends::usage> usage() = 0;
   /// Kills all, waits until nothing is left, gives back slot, groups and upper. Idempotent, at once
   /// when nothing is left; keeps going on errors and reports them together.
@@ -175,18 +175,15 @@ class backend {
   /// nothing inside. Before the first start(), any thread, several at a time. Events of a living
   /// one arrive from now on, perhaps before this returns. errc::not_found: nothing of it is left at
   /// all.
-  virtual base::result<recovered> recover(const start_spec& spec, event_sink sink) {
-    static_cast<void>(sink);
-    return base::fail(base::errc::not_found, "nothing is left of '" + spec.sandbox_id + "'");
-  }
+  virtual base::result<recovered> recover(const start_spec& spec, event_sink sink) = 0;
   /// Ends what an earlier dsecd left and nobody took over. Once, between the last recover() and the
   /// first start(); blocks.
-  virtual base::result<void> end_unrecovered() { return {}; }
+  virtual base::result<void> end_unrecovered() = 0;
   /// From now on instances that are destroyed leave their sandboxes running, for the next dsecd to
   /// recover.
-  virtual void leave() {}
+  virtual void leave() = 0;
   /// Tops up whatever the backend keeps ready (slots). Blocks; called in the background.
-  virtual void refill() {}
+  virtual void refill() = 0;
 };
 
 }  // namespace dsec::backends

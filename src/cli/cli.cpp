@@ -47,6 +47,12 @@ base::result<base::config> context::effective() const {
   return c;
 }
 
+void add_places(CLI::App& subcommand, context& shared) {
+  subcommand.add_option("--config", shared.config_file,
+                        "TOML file; see config/dsecd.toml for every key");
+  subcommand.add_option("--state", shared.state, "state directory (default /var/lib/dsec)");
+}
+
 int report(const base::error& e) {
   std::cerr << "dsecd: " << e.to_string() << "\n";
   return base::exit_code(e.code);

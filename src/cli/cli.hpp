@@ -25,6 +25,9 @@ struct context {
 
 int run(int argc, char** argv);
 
+/// The options --config and --state, which a subcommand that works on a state directory has.
+void add_places(CLI::App& subcommand, context& shared);
+
 /// Prints "dsecd: <error>" and returns its exit code.
 int report(const base::error& e);
 

@@ -119,8 +119,7 @@ void add_purge(CLI::App& app, context& shared) {
   auto* command = app.add_subcommand(
       "purge", "stop the daemon and every sandbox and delete the state directory, images too");
   command->add_flag("--yes", *yes, "do not ask");
-  command->add_option("--config", shared.config_file, "TOML file");
-  command->add_option("--state", shared.state, "state directory (default /var/lib/dsec)");
+  add_places(*command, shared);
   command->callback([&shared, yes] {
     shared.chosen = [&shared, yes] {
       const auto c = shared.effective();

@@ -153,9 +153,7 @@ void add_serve(CLI::App& app, context& shared) {
   command->add_option("--role", o->role, "all: coordinator and worker in one process")
       ->check(CLI::IsMember({"all"}))
       ->capture_default_str();
-  command->add_option("--config", shared.config_file,
-                      "TOML file; see config/dsecd.toml for every key");
-  command->add_option("--state", shared.state, "state directory (default /var/lib/dsec)");
+  add_places(*command, shared);
   command->add_option("--instance", o->instance,
                       "names everything this instance owns on the host (default dsec)");
   command->add_option("--bind", o->bind, "address to listen on (default 127.0.0.1)");

@@ -87,8 +87,7 @@ void add_stop(CLI::App& app, context& shared) {
   auto* stop = app.add_subcommand("stop", "stop the daemon; its sandboxes run on");
   stop->add_flag("--all", o->all, "end every sandbox, too, whether or not a daemon runs");
   stop->add_option("--timeout", o->timeout, "seconds to wait for its end")->capture_default_str();
-  stop->add_option("--config", shared.config_file, "TOML file");
-  stop->add_option("--state", shared.state, "state directory (default /var/lib/dsec)");
+  add_places(*stop, shared);
   stop->callback([&shared, o] {
     shared.chosen = [&shared, o] {
       const auto c = shared.effective();

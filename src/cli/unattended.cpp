@@ -42,8 +42,7 @@ result<void> end_processes(const base::paths& where, const base::config& c) {
 
 result<void> record_as_stopped(actors::record_store& records,
                                std::vector<actors::sandbox_record> ended) {
-  const auto now = std::chrono::duration_cast<std::chrono::milliseconds>(
-      std::chrono::system_clock::now().time_since_epoch());
+  const auto now = std::chrono::system_clock::now();
   std::vector<actors::record_change> changes;
   for (auto& r : ended) {
     r.phase = base::phase::stopped;
@@ -51,8 +50,7 @@ result<void> record_as_stopped(actors::record_store& records,
       r.cause = base::cause::killed;
       r.detail = "ended while no dsecd ran";
     }
-    r.ended_unix_ms = static_cast<std::uint64_t>(now.count());
-    actors::forget_env(r.spec);
+    actors::note_end(r, now);
     changes.emplace_back(std::make_shared<const actors::sandbox_record>(std::move(r)));
   }
   return records.apply(changes);

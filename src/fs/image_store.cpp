@@ -12,6 +12,7 @@
 #include "base/ids.hpp"
 #include "base/log.hpp"
 #include "base/nearest.hpp"
+#include "base/unix_time.hpp"
 #include "fs/bounded_json.hpp"
 #include "fs/files.hpp"
 #include "fs/manifest.hpp"
@@ -27,12 +28,6 @@ using base::result;
 constexpr std::array kinds{layer_kind::base, layer_kind::workspace, layer_kind::toolkit};
 constexpr int store_lock_seconds = 120;
 constexpr std::size_t names_in_message = 10;
-
-std::uint64_t now_unix_ms() {
-  const auto now = std::chrono::system_clock::now().time_since_epoch();
-  return static_cast<std::uint64_t>(
-      std::chrono::duration_cast<std::chrono::milliseconds>(now).count());
-}
 
 std::filesystem::path manifests(const base::paths& paths, layer_kind kind) {
   return paths.images() / "manifests" / to_string(kind);
@@ -233,7 +228,7 @@ result<image> image_store::add(layer_kind kind, std::string_view reference,
               name.tag,
               std::move(digest),
               static_cast<std::uint64_t>(st.st_size),
-              now_unix_ms(),
+              base::unix_ms(std::chrono::system_clock::now()),
               std::move(config),
               std::move(source),
               std::move(fingerprint)};

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "base/failpoint.hpp"
+#include "base/unix_time.hpp"
 #include "fs/bounded_json.hpp"
 #include "fs/erofs.hpp"
 #include "fs/files.hpp"
@@ -29,12 +30,6 @@ using base::unique_fd;
 
 constexpr int name_lock_seconds = 3600;  // longer than any import may take
 constexpr const char* config_inside = ".dsec/image.json";
-
-std::uint64_t now_unix_ms() {
-  const auto now = std::chrono::system_clock::now().time_since_epoch();
-  return static_cast<std::uint64_t>(
-      std::chrono::duration_cast<std::chrono::milliseconds>(now).count());
-}
 
 /// The tree is not trusted: no link is followed out of it (or at all) and nothing special is
 /// opened.
@@ -121,7 +116,7 @@ result<image> import_image(const base::paths& paths, layer_kind kind, std::strin
                            std::string_view source_text,
                            const std::optional<std::filesystem::path>& config_file,
                            const progress& tell) {
-  const auto started = now_unix_ms();
+  const auto started = base::unix_ms(std::chrono::system_clock::now());
   DSEC_TRY(const auto name, parse_image_name(kind, reference));
   DSEC_TRY(const auto source, open_source(source_text));
   std::optional<image_config> given;

@@ -2,13 +2,6 @@
 // directory $DSEC_GUEST instead, if it is set: for the guests of an earlier release.
 #include "base/embedded.hpp"
 
-#ifdef DSEC_GUEST
-extern "C" {
-extern const std::byte dsec_launcher_image_begin[], dsec_launcher_image_end[];
-extern const std::byte dsec_aether_image_begin[], dsec_aether_image_end[];
-}
-#endif
-
 #ifdef DSEC_FAILPOINTS
 #include <cstdlib>
 #include <fstream>
@@ -17,10 +10,17 @@ extern const std::byte dsec_aether_image_begin[], dsec_aether_image_end[];
 #include <vector>
 #endif
 
+#ifdef DSEC_GUEST
+extern "C" {
+extern const std::byte dsec_launcher_image_begin[], dsec_launcher_image_end[];
+extern const std::byte dsec_aether_image_begin[], dsec_aether_image_end[];
+}
+#endif
+
 namespace dsec::base {
 namespace {
 
-#if defined(DSEC_GUEST) && defined(DSEC_FAILPOINTS)
+#ifdef DSEC_FAILPOINTS
 /// Empty when no other is wanted; the process ends when one is and cannot be read.
 std::vector<char> read_other(const char* program) {
   const char* directory = std::getenv("DSEC_GUEST");
@@ -30,38 +30,32 @@ std::vector<char> read_other(const char* program) {
   if (image.empty()) std::abort();
   return image;
 }
-
-std::span<const std::byte> or_other(const std::vector<char>& other,
-                                    std::span<const std::byte> own) {
-  return other.empty() ? own : std::as_bytes(std::span(other));
-}
 #endif
 
 }  // namespace
 
-#ifndef DSEC_GUEST
 std::span<const std::byte> embedded_launcher() {
-  return {};
-}
-std::span<const std::byte> embedded_aether() {
-  return {};
-}
-#elif defined(DSEC_FAILPOINTS)
-std::span<const std::byte> embedded_launcher() {
+#ifdef DSEC_FAILPOINTS
   static const auto other = read_other("launcher");
-  return or_other(other, {dsec_launcher_image_begin, dsec_launcher_image_end});
-}
-std::span<const std::byte> embedded_aether() {
-  static const auto other = read_other("aether");
-  return or_other(other, {dsec_aether_image_begin, dsec_aether_image_end});
-}
-#else
-std::span<const std::byte> embedded_launcher() {
-  return {dsec_launcher_image_begin, dsec_launcher_image_end};
-}
-std::span<const std::byte> embedded_aether() {
-  return {dsec_aether_image_begin, dsec_aether_image_end};
-}
+  if (!other.empty()) return std::as_bytes(std::span(other));
 #endif
+#ifdef DSEC_GUEST
+  return {dsec_launcher_image_begin, dsec_launcher_image_end};
+#else
+  return {};
+#endif
+}
+
+std::span<const std::byte> embedded_aether() {
+#ifdef DSEC_FAILPOINTS
+  static const auto other = read_other("aether");
+  if (!other.empty()) return std::as_bytes(std::span(other));
+#endif
+#ifdef DSEC_GUEST
+  return {dsec_aether_image_begin, dsec_aether_image_end};
+#else
+  return {};
+#endif
+}
 
 }  // namespace dsec::base

@@ -168,11 +168,7 @@ TEST_CASE("keys belong to their principal") {
 
 TEST_CASE("a create that failed leaves its key free for another try") {
   bool fail = true;
-  node_fixture node(
-      {.run = {}, .on_step = [&](std::string_view step, const std::string&) -> base::result<void> {
-         if (step == "start" && fail) return base::fail(base::errc::io, "no space left");
-         return {};
-       }});
+  node_fixture node(fails_while(fail, "start", "no space left"));
   client alice(node, "alice");
   CHECK(alice.call(create(), 0, "k").code == "io");
   CHECK(alice.call(create([](auto c) { c.setImage("nope:1"); }), 0, "k").code == "not_found");

@@ -150,6 +150,16 @@ class client {
   std::uint64_t last_id_ = 0;
 };
 
+/// The backend's step fails while `broken` is set, which must outlive the fixture.
+inline fake::script fails_while(const bool& broken, std::string step, std::string why) {
+  return {.run = {},
+          .on_step = [&broken, step = std::move(step), why = std::move(why)](
+                         std::string_view s, const std::string&) -> base::result<void> {
+            if (broken && s == step) return base::fail(base::errc::io, why);
+            return {};
+          }};
+}
+
 class node_fixture {
  public:
   node_fixture() : node_fixture(fake::script{}) {}

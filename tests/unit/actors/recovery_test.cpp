@@ -200,11 +200,7 @@ TEST_CASE("a sandbox of which nothing is left is lost") {
 
 TEST_CASE("a sandbox that cannot be taken over has failed, and is ended") {
   bool broken = false;
-  node_fixture node(
-      {.run = {}, .on_step = [&](std::string_view step, const std::string&) -> base::result<void> {
-         if (broken && step == "recover") return base::fail(base::errc::io, "no disk");
-         return {};
-       }});
+  node_fixture node(fails_while(broken, "recover", "no disk"));
   client alice(node, "alice");
   const auto id = node.running_sandbox(alice);
   node.write_records();
@@ -233,11 +229,7 @@ TEST_CASE("a clean-up that a node was killed in is finished by the next") {
 
 TEST_CASE("remains that do not go keep their place and are tried again") {
   bool stuck = true;
-  node_fixture node(
-      {.run = {}, .on_step = [&](std::string_view step, const std::string&) -> base::result<void> {
-         if (stuck && step == "stop") return base::fail(base::errc::io, "a dead disk");
-         return {};
-       }});
+  node_fixture node(fails_while(stuck, "stop", "a dead disk"));
   client alice(node, "alice");
   const auto id = node.running_sandbox(alice);
   CHECK(alice.call(stop(id)).phase == "failed");

@@ -151,11 +151,7 @@ TEST_CASE("a given-up sandbox that is forgotten is no reason to be unhealthy any
 
 TEST_CASE("a given-up sandbox that cannot be ended keeps its place and is tried again") {
   bool stuck = true;
-  node_fixture node(
-      {.run = {}, .on_step = [&](std::string_view step, const std::string&) -> base::result<void> {
-         if (stuck && step == "stop") return base::fail(base::errc::io, "a dead disk");
-         return {};
-       }});
+  node_fixture node(fails_while(stuck, "stop", "a dead disk"));
   client alice(node, "alice");
   const auto id = node.running_sandbox(alice);
   for (std::size_t i = 0; i <= actors::restart_budget::most; ++i) crash(node, node.actor_of(id));
