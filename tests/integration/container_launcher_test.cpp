@@ -27,12 +27,6 @@ sys::unique_fd take_connection(const std::filesystem::path& state) {
   return std::move(*connection);
 }
 
-void kill_launcher(const container_rig& rig) {
-  const auto pid = rig.launcher_pid();
-  REQUIRE(pid);
-  REQUIRE(::kill(*pid, SIGKILL) == 0);
-}
-
 /// A rig whose layers are attached and whose pool is full.
 void warm_up(container_rig& rig) {
   auto box = rig.start("first");
@@ -79,6 +73,16 @@ TEST_CASE(
 }
 
 #ifdef DSEC_FAILPOINTS
+namespace {
+
+void kill_launcher(const container_rig& rig) {
+  const auto pid = rig.launcher_pid();
+  REQUIRE(pid);
+  REQUIRE(::kill(*pid, SIGKILL) == 0);
+}
+
+}  // namespace
+
 TEST_CASE("who asks for the current launcher does not wait for a start",
           "[kernel][container][launcher-fails]") {
   container_rig rig({2, 64}, false);
