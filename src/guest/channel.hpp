@@ -23,9 +23,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "guest/versions.hpp"
+
 namespace dsec::guest {
 
 inline constexpr uint32_t channel_version = 1;
+/// aether says its own in its hello. With the launcher, whose boot it checks, it always shares one:
+/// they come from the same dsecd.
+inline constexpr uint32_t oldest_channel_version = 1;
+inline constexpr versions channel_versions{oldest_channel_version, channel_version};
 inline constexpr uint32_t max_datagram = 65536;  // bytes, header included
 inline constexpr uint32_t max_command_id = 64;   // bytes, without terminator
 

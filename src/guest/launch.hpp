@@ -20,9 +20,16 @@
 
 #include <stdint.h>
 
+#include "guest/versions.hpp"
+
 namespace dsec::guest {
 
 inline constexpr uint32_t launch_version = 1;
+/// The launcher says its own in its hello; dsecd speaks that one with it, or leaves it alone.
+/// Raised whenever channel_version is, so that a dsecd too old for the guests it finds knows it
+/// before it has taken one over.
+inline constexpr uint32_t oldest_launch_version = 1;
+inline constexpr versions launch_versions{oldest_launch_version, launch_version};
 inline constexpr uint32_t max_layers = 32;
 inline constexpr uint32_t launch_id_bytes = 64;
 

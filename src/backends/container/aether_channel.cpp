@@ -20,13 +20,18 @@ constexpr int receive_batch = 64;
 /// aether keeps what is not acknowledged; when nothing else is sent, a ping says so this often.
 constexpr std::uint32_t acknowledge_every = 32;
 
+std::string refusal(std::uint32_t version) {
+  return "aether speaks channel version " + std::to_string(version) + ", which this dsecd does not";
+}
+
 }  // namespace
 
 result<std::unique_ptr<aether_channel>> aether_channel::open(sys::event_loop& loop,
                                                              sys::unique_fd socket,
-                                                             channel_events events, before said) {
+                                                             channel_events events, before said,
+                                                             guest::versions spoken) {
   std::unique_ptr<aether_channel> channel(
-      new aether_channel(loop, std::move(socket), std::move(events)));
+      new aether_channel(loop, std::move(socket), std::move(events), spoken));
   const std::scoped_lock lock(channel->mutex_);  // the first callback waits until token_ is set
   channel->resuming_ = said == before::another;
   DSEC_TRY(channel->token_, loop.watch(channel->socket_.get(), EPOLLIN,
@@ -34,8 +39,9 @@ result<std::unique_ptr<aether_channel>> aether_channel::open(sys::event_loop& lo
   return channel;
 }
 
-aether_channel::aether_channel(sys::event_loop& loop, sys::unique_fd socket, channel_events events)
-    : loop_(loop), socket_(std::move(socket)), events_(std::move(events)) {}
+aether_channel::aether_channel(sys::event_loop& loop, sys::unique_fd socket, channel_events events,
+                               guest::versions spoken)
+    : loop_(loop), socket_(std::move(socket)), events_(std::move(events)), spoken_(spoken) {}
 
 aether_channel::~aether_channel() {
   close();
@@ -57,9 +63,7 @@ result<void> aether_channel::handshake(sys::deadline until) {
   if (!changed_.wait_until(lock, until, [&] { return closed_ || hello_; }))
     return base::fail(errc::deadline_exceeded, "aether did not say hello in time");
   if (!hello_) return base::fail(errc::unavailable, "aether died before it said hello");
-  if (hello_->version != guest::channel_version)
-    return base::fail(errc::unsupported,
-                      "aether speaks channel version " + std::to_string(hello_->version));
+  if (!spoken_.has(hello_->version)) return base::fail(errc::unsupported, refusal(hello_->version));
   return {};
 }
 
@@ -158,10 +162,10 @@ bool aether_channel::take_hello(const guest::hello_body& hello) {
     const std::scoped_lock lock(mutex_);
     if (closed_) return false;
     hello_ = hello;
-    refused = std::exchange(resuming_, false) && hello.version != guest::channel_version;
+    refused = std::exchange(resuming_, false) && !spoken_.has(hello.version);
   }
   changed_.notify_all();
-  if (refused) fail("aether speaks channel version " + std::to_string(hello.version));
+  if (refused) fail(refusal(hello.version));
   return !refused;
 }
 

@@ -32,10 +32,10 @@ class aether_channel {
   /// left messages unread; all that it had not acknowledged comes again after aether's answer to
   /// resume(), so numbered ones before are passed over.
   enum class before { silence, another };
-  static base::result<std::unique_ptr<aether_channel>> open(sys::event_loop& loop,
-                                                            sys::unique_fd socket,
-                                                            channel_events events,
-                                                            before said = before::silence);
+  /// An aether of none of the versions `spoken` is errc::unsupported, or closes the channel.
+  static base::result<std::unique_ptr<aether_channel>> open(
+      sys::event_loop& loop, sys::unique_fd socket, channel_events events,
+      before said = before::silence, guest::versions spoken = guest::channel_versions);
   ~aether_channel();
   aether_channel(const aether_channel&) = delete;
   aether_channel& operator=(const aether_channel&) = delete;
@@ -61,7 +61,8 @@ class aether_channel {
     frame_bytes datagram;
     fd_list fds;
   };
-  aether_channel(sys::event_loop& loop, sys::unique_fd socket, channel_events events);
+  aether_channel(sys::event_loop& loop, sys::unique_fd socket, channel_events events,
+                 guest::versions spoken);
   void on_events(std::uint32_t events);
   bool receive_some();
   bool take(std::span<const std::byte> datagram);
@@ -74,6 +75,7 @@ class aether_channel {
   sys::event_loop& loop_;
   sys::unique_fd socket_;
   channel_events events_;
+  const guest::versions spoken_;
   sys::event_loop::token token_ = 0;
 
   std::mutex mutex_;

@@ -60,7 +60,8 @@ struct channel_pair {
   std::function<void()> on_receive;  // set before anything is sent
   std::unique_ptr<aether_channel> channel;
 
-  explicit channel_pair(aether_channel::before said = aether_channel::before::silence) {
+  explicit channel_pair(aether_channel::before said = aether_channel::before::silence,
+                        guest::versions spoken = guest::channel_versions) {
     auto ends = sys::datagram_pair();
     REQUIRE(ends);
     far.socket = std::move(ends->second);
@@ -77,7 +78,7 @@ struct channel_pair {
       closed.push_back(std::move(why));
       changed.notify_all();
     };
-    channel = *aether_channel::open(*loop, std::move(ends->first), events, said);
+    channel = *aether_channel::open(*loop, std::move(ends->first), events, said, spoken);
   }
   bool wait(const std::function<bool()>& done) {
     std::unique_lock lock(mutex);
@@ -93,13 +94,14 @@ guest::started_body started(const char* id) {
 
 }  // namespace
 
-TEST_CASE("the handshake needs a hello of the same version") {
-  channel_pair p;
+TEST_CASE("the handshake needs a hello of a version that is spoken") {
+  const auto [version, good] = GENERATE(
+      table<std::uint32_t, bool>({{2, false}, {3, true}, {4, true}, {5, true}, {6, false}}));
+  channel_pair p(aether_channel::before::silence, {.oldest = 3, .current = 5});
   auto shaking =
       std::async(std::launch::async, [&] { return p.channel->handshake(sys::after(5s)); });
   CHECK(p.far.receive_header().type == static_cast<std::uint16_t>(guest::msg::hello));
-  const bool good = GENERATE(true, false);
-  p.far.send(guest::msg::hello, guest::hello_body{good ? guest::channel_version : 99, 0, 0}, 0);
+  p.far.send(guest::msg::hello, guest::hello_body{version, 0, 0}, 0);
   const auto outcome = shaking.get();
   CHECK(outcome.has_value() == good);
   if (!good) CHECK(outcome.error().code == errc::unsupported);
@@ -166,12 +168,23 @@ TEST_CASE("resuming, what another had left unread is passed over and all that is
   CHECK(seqs == std::vector<std::uint32_t>{3, 4, 5, 6});
 }
 
-TEST_CASE("an aether of another version is not resumed with") {
-  channel_pair p(aether_channel::before::another);
+TEST_CASE("an aether of an older version is resumed with") {
+  channel_pair p(aether_channel::before::another, {.oldest = 1, .current = 2});
   REQUIRE(p.channel->resume());
-  p.far.send(guest::msg::hello, guest::hello_body{99, 0, 0}, 0);
+  p.far.send(guest::msg::hello, guest::hello_body{1, 0, 0}, 0);
+  p.far.send(guest::msg::started, started("a"), 1);
+  REQUIRE(p.wait([&] { return p.received.size() + p.closed.size() == 1; }));
+  CHECK(p.closed == std::vector<std::string>{});
+}
+
+TEST_CASE("an aether of a version that is not spoken is not resumed with") {
+  const std::uint32_t version = GENERATE(1U, 4U);  // forgotten; not known yet
+  channel_pair p(aether_channel::before::another, {.oldest = 2, .current = 3});
+  REQUIRE(p.channel->resume());
+  p.far.send(guest::msg::hello, guest::hello_body{version, 0, 0}, 0);
   REQUIRE(p.wait([&] { return p.closed.size() == 1; }));
-  CHECK(p.closed[0] == "aether speaks channel version 99");
+  CHECK(p.closed[0] ==
+        "aether speaks channel version " + std::to_string(version) + ", which this dsecd does not");
 }
 
 TEST_CASE("many results are acknowledged although nothing else is sent") {
