@@ -13,8 +13,6 @@
 namespace dsec::cli {
 namespace {
 
-using base::errc;
-using base::fail;
 using base::result;
 
 result<std::unique_ptr<actors::record_store>> open_records(const base::paths& where) {
@@ -27,17 +25,6 @@ result<std::vector<actors::sandbox_record>> living(actors::record_store& records
   DSEC_TRY(auto all, records.load());
   std::erase_if(all, [](const auto& r) { return base::is_terminal(r.phase); });
   return all;
-}
-
-/// Everything the launcher still holds, and the launcher.
-result<void> end_processes(const base::paths& where, const base::config& c) {
-  DSEC_TRY(const auto backend, container::container_backend::open(where, c.node, c.sandbox));
-  const auto ended = backend->end_unrecovered();
-  const auto closed = backend->close();
-  if (!ended && !closed)
-    return fail(errc::internal, ended.error().message + "; " + closed.error().message);
-  DSEC_CHECK(ended);
-  return closed;
 }
 
 result<void> record_as_stopped(actors::record_store& records,
@@ -72,7 +59,7 @@ result<std::size_t> end_what_is_left(const state_lock&, const base::config& c) {
   const auto count = found.size();
   // A launcher without sandboxes may be left, too: its socket goes when it ends in order.
   if (count == 0 && !std::filesystem::exists(where.launcher_socket())) return 0;
-  DSEC_CHECK(end_processes(where, c));
+  DSEC_CHECK(container::container_backend::end_everything(where, c.node, c.sandbox));
   DSEC_CHECK(record_as_stopped(*records, std::move(found)));
   return count;
 }

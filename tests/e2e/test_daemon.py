@@ -138,6 +138,19 @@ def test_stop_all_ends_what_runs_on_without_a_daemon(own: Daemon, how: Callable[
     assert {(s.phase, s.cause) for s in Sandbox.list()} == {("stopped", "killed")}
 
 
+def test_stop_all_asks_no_launcher(own: Daemon):
+    marker = f"3001{os.getpid()}"
+    Sandbox.create(TINY, memory_mb=32).commands.start(f"sleep {marker}")
+    own.leave()
+    os.kill(own.launcher, signal.SIGSTOP)
+    began = time.monotonic()
+    assert "ended 1 sandboxes" in own.dsecd("stop", "--all")
+    assert time.monotonic() - began < 10
+    assert not alive(marker)
+    assert not own.launcher
+    assert eventually(lambda: not own.leaks()), own.leaks()
+
+
 def test_stop_all_of_a_running_daemon(own: Daemon):
     Sandbox.create(TINY, memory_mb=32).commands.start("sleep 3000")
     assert own.dsecd("stop", "--all") == "stopped dsecd and its sandboxes\n"

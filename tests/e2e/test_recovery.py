@@ -238,6 +238,19 @@ def test_a_sandbox_survives_its_launcher_and_then_dsecd(own: Daemon):
 
 
 @pytest.mark.C4
+def test_a_stopped_launcher_is_continued_and_nothing_is_lost(own: Daemon):
+    with Sandbox.create(TINY, memory_mb=32) as sb:
+        command = start_until_told(sb)
+        launcher = own.launcher
+        own.kill()
+        os.kill(launcher, signal.SIGSTOP)
+        own.start()
+        assert own.launcher == launcher
+        tell(sb)
+        assert (command.wait(60).exit_code, command.stdout) == (7, "1\n")
+
+
+@pytest.mark.C4
 def test_launcher_and_dsecd_killed_at_once_leave_no_orphan(own: Daemon):
     marker = word()
     sandboxes = [Sandbox.create(TINY, memory_mb=32) for _ in range(3)]

@@ -81,6 +81,14 @@ void kill_launcher(const container_rig& rig) {
   REQUIRE(::kill(*pid, SIGKILL) == 0);
 }
 
+/// What the next daemon finds of the only sandbox.
+void check_next_daemon_has(container_rig& rig, const std::string& id) {
+  rig.leave();
+  auto [box, what] = rig.inherit(id);
+  CHECK(what.alive);
+  box.stop();
+}
+
 }  // namespace
 
 TEST_CASE("who asks for the current launcher does not wait for a start",
@@ -171,6 +179,62 @@ TEST_CASE("a sandbox that is stopped while the next launcher adopts it is forgot
   REQUIRE(eventually([&] { return adopted.load(); }));
   stopping.join();
   // The rig's end detaches the layer, which the launcher refuses while it counts the sandbox.
+}
+
+TEST_CASE("a launcher that dies as it answers a create leaves the sandbox to the next",
+          "[kernel][container][launcher-fails]") {
+  container_rig rig;
+  warm_up(rig);
+  std::atomic<bool> told{false};
+  bool replaced = false;
+  base::failpoint::arm("container.launcher.answered", [&] {
+    base::failpoint::arm("container.launcher.adopted", [&] { told = true; });
+    kill_launcher(rig);
+    replaced = eventually([&] { return told.load(); });  // of all but this one
+  });
+  {
+    auto box = rig.start("new");
+    CHECK(box.sh("echo made").out == "made\n");
+    rig.backend().leave();
+  }
+  CHECK(replaced);
+  check_next_daemon_has(rig, "new");
+}
+
+TEST_CASE("a launcher that could not adopt a sandbox is told of it again",
+          "[kernel][container][launcher-fails]") {
+  container_rig rig;
+  {
+    auto box = rig.start("kept");
+    std::atomic<bool> again{false};
+    base::failpoint::arm("container.launcher.adopt", "error");
+    base::failpoint::arm("container.launcher.adopted", [&] {
+      base::failpoint::arm("container.launcher.adopt", [&] { again = true; });
+    });
+    kill_launcher(rig);
+    CHECK(eventually([&] { return again.load(); }));
+    base::failpoint::disarm_all();
+    rig.backend().leave();
+  }
+  check_next_daemon_has(rig, "kept");
+}
+
+TEST_CASE("a launcher is replaced while chores wait for a disk",
+          "[kernel][container][launcher-fails]") {
+  container_rig rig;
+  auto box = rig.start("kept");
+  std::promise<void> waiting, disk;
+  base::failpoint::arm("container.slots.refill", [&] {
+    waiting.set_value();
+    disk.get_future().wait();
+  });
+  rig.start("other").stop();  // whose slot is made anew
+  REQUIRE(waiting.get_future().wait_for(10s) == std::future_status::ready);
+  const auto first = rig.launcher_pid();
+  kill_launcher(rig);
+  CHECK(eventually([&] { return rig.launcher_pid() && rig.launcher_pid() != first; }));
+  disk.set_value();
+  box.stop();
 }
 
 TEST_CASE("a launcher that dies between slot and create costs a start only another try",

@@ -4,9 +4,11 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <atomic>
 #include <catch2/catch.hpp>
 
 #include "backends/container/launcher_process.hpp"
+#include "base/failpoint.hpp"
 #include "earlier_daemon.hpp"
 
 using namespace dsec;
@@ -142,6 +144,34 @@ TEST_CASE("what was taken over outlives the launcher, before and after it is tak
   rig.end_unrecovered();
   CHECK(rig.inhabitants().empty());
 }
+
+#ifdef DSEC_FAILPOINTS
+TEST_CASE("a launcher that dies as it is taken over leaves what it held to the next",
+          "[kernel][container][recovery]") {
+  container_rig rig({2, 64}, false);
+  earlier_daemon before(rig, "kept");
+  before.kill();
+  std::atomic<bool> told{false};
+  bool replaced = false;
+  base::failpoint::arm("container.recover.listed", [&] {
+    base::failpoint::arm("container.launcher.adopted", [&] { told = true; });  // of nothing
+    kill_process(*rig.launcher_pid());
+    replaced = eventually([&] { return told.load(); });
+  });
+  rig.open_only();
+  CHECK(replaced);
+  {
+    auto [box, what] = rig.recover("kept");
+    REQUIRE(what.alive);
+    rig.end_unrecovered();
+    rig.backend().leave();
+  }
+  rig.leave();
+  auto [box, what] = rig.inherit("kept");
+  CHECK(what.alive);
+  box.stop();
+}
+#endif
 
 TEST_CASE("a backend that leaves leaves everything running, and the next one goes on",
           "[kernel][container][recovery]") {

@@ -11,6 +11,7 @@
 #include "backends/container/probe.hpp"
 #include "backends/sys/file.hpp"
 #include "backends/sys/mountinfo.hpp"
+#include "base/failpoint.hpp"
 #include "base/ids.hpp"
 #include "base/log.hpp"
 #include "base/text.hpp"
@@ -23,6 +24,8 @@ using base::fail;
 using base::result;
 
 constexpr auto remove_timeout = std::chrono::seconds(10);
+/// For a launcher that does not answer: a disk that comes back does so within this, or not soon.
+constexpr auto patience_at_start = std::chrono::seconds(60);
 
 backends::limits default_limits(const base::sandbox_config& c) {
   return {c.cpu_millis, static_cast<std::uint64_t>(c.memory_mb) << 20U, c.pids, c.nofile};
@@ -42,6 +45,15 @@ result<void> check(const backends::start_spec& spec) {
   return {};
 }
 
+/// One error of both.
+result<void> together(const result<void>& one, const result<void>& other) {
+  if (one) return other;
+  if (other) return one;
+  auto both = one.error();
+  both.message += "; " + other.error().to_string();
+  return fail(std::move(both));
+}
+
 /// What a launcher has mounted in its own namespace, as guest/launch.hpp says where. Without an
 /// answer they stay attached until it ends.
 std::vector<std::string> attached_layers(pid_t launcher) {
@@ -57,7 +69,7 @@ std::vector<std::string> attached_layers(pid_t launcher) {
 
 }  // namespace
 
-result<std::unique_ptr<container_backend>> container_backend::open(
+result<std::unique_ptr<container_backend>> container_backend::make(
     const base::paths& where, const base::node_config& node, const base::sandbox_config& defaults,
     const failure_areas& areas) {
   // One spelling of the path, since groups and launchers are known by it after a restart.
@@ -65,36 +77,54 @@ result<std::unique_ptr<container_backend>> container_backend::open(
   const base::paths paths(std::filesystem::weakly_canonical(where.state(), bad));
   DSEC_CHECK(sys::make_directory_at(AT_FDCWD, paths.state(), 0700));
   DSEC_CHECK(make_sandboxes_directory(paths));
+  // The groups last: there may be living sandboxes in them, so no failure here may undo them.
+  DSEC_TRY(auto bin, trash::open(paths.trash()));
+  DSEC_TRY(auto loop, sys::event_loop::start("dsec-channels"));
   DSEC_TRY(auto groups, cgroup_tree::open(node.instance, paths.state()));
-  const auto undo = [&](base::error why) {
-    (void)groups.remove(sys::after(remove_timeout));
-    return fail(std::move(why));
-  };
-  auto bin = trash::open(paths.trash());
-  if (!bin) return undo(bin.error());
-  auto loop = sys::event_loop::start("dsec-channels");
-  if (!loop) return undo(loop.error());
   auto host = std::make_unique<sandbox_host>(paths, node, default_limits(defaults),
-                                             std::move(groups), std::move(*loop), std::move(*bin));
+                                             std::move(groups), std::move(loop), std::move(bin));
   host->areas = areas;
-  std::unique_ptr<container_backend> made(new container_backend(std::move(host), node));
+  return std::unique_ptr<container_backend>(new container_backend(std::move(host), node));
+}
+
+result<std::unique_ptr<container_backend>> container_backend::open(
+    const base::paths& where, const base::node_config& node, const base::sandbox_config& defaults,
+    const failure_areas& areas) {
+  DSEC_TRY(auto made, make(where, node, defaults, areas));
   DSEC_CHECK(made->take_over());
   DSEC_CHECK(made->host_->launcher.get());
   return made;
 }
 
 result<void> container_backend::take_over() {
-  inherited_ = true;  // until it is known that there is nothing
-  DSEC_TRY(auto listed, host_->launcher.take_over());
-  const auto lease = host_->launcher.current();
-  inherited_ = lease.client != nullptr;
-  const bool live =
-      std::any_of(listed.begin(), listed.end(), [](const auto& s) { return !s.ended; });
-  DSEC_CHECK(host_->groups.claim_ids(
-      std::to_string(node_.uid_base) + " " + std::to_string(node_.aether_uid_base), live));
-  if (!inherited_) return {};
-  host_->left.fill(std::move(listed));
-  host_->layers.inherit(attached_layers(lease.client->pid()));
+  DSEC_TRY(auto found, host_->launcher.take_over(patience_at_start));
+  DSEC_CHECK(base::failpoint::check("container.recover.listed"));
+  inherited_ = found.has_value();
+  const bool live = found && std::any_of(found->sandboxes.begin(), found->sandboxes.end(),
+                                         [](const auto& s) { return !s.ended; });
+  if (found) {
+    host_->left.fill(std::move(found->sandboxes));
+    host_->launcher.see_held(found->generation);
+    host_->layers.inherit(attached_layers(found->pid));
+  }
+  return host_->groups.claim_ids(
+      std::to_string(node_.uid_base) + " " + std::to_string(node_.aether_uid_base), live);
+}
+
+result<void> container_backend::end_everything(const base::paths& where,
+                                               const base::node_config& node,
+                                               const base::sandbox_config& defaults) {
+  DSEC_TRY(const auto made, make(where, node, defaults, {}));
+  DSEC_CHECK(made->end_by_groups());
+  const auto ended = made->end_unrecovered();
+  return together(ended, made->close());
+}
+
+result<void> container_backend::end_by_groups() {
+  const auto launchers = host_->launcher.end_others();
+  const auto ended = launchers ? result<void>() : fail(launchers.error());
+  DSEC_CHECK(together(ended, host_->groups.clear(sys::after(remove_timeout))));
+  inherited_ = false;
   return {};
 }
 
@@ -177,11 +207,13 @@ result<void> container_backend::close() {
 /// Ready slots stay too: the next run ends them.
 void container_backend::let_go() {
   host_->leaving = true;
+  host_->relaunching.stop();
   host_->chores.stop();
   host_->launcher.leave();
 }
 
 result<void> container_backend::remove_all() {
+  host_->relaunching.stop();
   host_->chores.stop();
   std::string failed;
   const auto note = [&](const result<void>& outcome) {

@@ -18,10 +18,17 @@ class container_backend final : public backends::backend {
  public:
   /// Makes the control groups; takes over the launcher that an earlier run left, with all that it
   /// holds, else starts one. Nothing is ended yet: end_unrecovered() must be called before start().
+  /// A launcher that does not answer is waited for up to a minute; when opening fails all that an
+  /// earlier run left is as it was.
   static base::result<std::unique_ptr<container_backend>> open(const base::paths& where,
                                                                const base::node_config& node,
                                                                const base::sandbox_config& defaults,
                                                                const failure_areas& areas = {});
+  /// Ends all that an earlier run left, living sandboxes too, and asks nobody: processes by their
+  /// groups, and any launcher, whatever it does and of whatever version it is. The caller sees to
+  /// it that no dsecd holds the state directory. Goes on after errors and reports all.
+  static base::result<void> end_everything(const base::paths& where, const base::node_config& node,
+                                           const base::sandbox_config& defaults);
   /// close(), with errors logged. All instances must be gone. Before end_unrecovered() it leaves
   /// what it took over.
   ~container_backend() override;
@@ -47,7 +54,12 @@ class container_backend final : public backends::backend {
   container_backend(std::unique_ptr<sandbox_host> host, base::node_config node)
       : host_(std::move(host)), node_(std::move(node)) {}
 
+  static base::result<std::unique_ptr<container_backend>> make(const base::paths& where,
+                                                               const base::node_config& node,
+                                                               const base::sandbox_config& defaults,
+                                                               const failure_areas& areas);
   base::result<void> take_over();
+  base::result<void> end_by_groups();
   void let_go();
   base::result<void> remove_all();
 
@@ -56,8 +68,8 @@ class container_backend final : public backends::backend {
   std::mutex mutex_;
   std::condition_variable idle_;
   unsigned starting_ = 0;
-  bool inherited_ = false;  // the launcher is one of an earlier run
-  bool settled_ = false;    // what nobody took over is ended: sandboxes can be started
+  bool inherited_ = true;  // what there is may be an earlier run's: true until that is known
+  bool settled_ = false;   // what nobody took over is ended: sandboxes can be started
   bool closed_ = false;
 };
 

@@ -1,6 +1,6 @@
-// One background thread for work that may block but that nobody waits for: topping up slots,
-// restarting the launcher. Owned by the backend. Thread-safe. Jobs run in order; those posted after
-// stop() are dropped.
+// One background thread for work that may block but that nobody waits for, such as topping up
+// slots. Owned by the backend. Thread-safe. Jobs run in order; those posted after stop() are
+// dropped.
 #pragma once
 
 #include <chrono>

@@ -15,13 +15,12 @@ bool lives(const listed_sandbox& s) {
 }
 
 /// Its layers are not known before its record is seen. Until then nobody detaches any.
-std::optional<survivor> describe(const listed_sandbox& held) {
+survivor describe(const listed_sandbox& held) {
   survivor s{};
   std::memcpy(s.request.sandbox, held.id.data(), held.id.size());
   s.request.slot = held.slot;
   s.channel.reset(::fcntl(held.channel.get(), F_DUPFD_CLOEXEC, 0));
   s.pidfd.reset(::fcntl(held.pidfd.get(), F_DUPFD_CLOEXEC, 0));
-  if (!s.channel || !s.pidfd) return std::nullopt;
   return s;
 }
 
@@ -77,8 +76,7 @@ std::vector<survivor> inheritance::survivors(const std::function<std::vector<sur
   const std::scoped_lock lock(mutex_);
   auto all = others();
   for (const auto& [id, s] : held_) {
-    if (!lives(s)) continue;
-    if (auto one = describe(s)) all.push_back(std::move(*one));
+    if (lives(s)) all.push_back(describe(s));
   }
   return all;
 }

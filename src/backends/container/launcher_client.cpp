@@ -19,6 +19,7 @@ using guest::launch;
 
 /// The launcher answers within milliseconds; it is stuck when it takes this long.
 constexpr auto request_timeout = std::chrono::seconds(10);
+constexpr auto patience_interval = std::chrono::milliseconds(500);
 constexpr auto exit_timeout = std::chrono::seconds(5);
 constexpr std::size_t buffer_bytes = 8192;  // the largest message is launch_create
 
@@ -53,15 +54,17 @@ bool put(char (&field)[N], const std::string& value) {
 
 result<std::unique_ptr<launcher_client>> launcher_client::open(sys::event_loop& loop,
                                                                sys::unique_fd socket,
-                                                               launcher_events events) {
+                                                               launcher_events events,
+                                                               launcher_patience patience,
+                                                               guest::versions spoken) {
   std::unique_ptr<launcher_client> client(
-      new launcher_client(loop, std::move(socket), std::move(events)));
+      new launcher_client(loop, std::move(socket), std::move(events), std::move(patience)));
   {
     const std::scoped_lock lock(client->mutex_);  // the first callback waits until token_ is set
     DSEC_TRY(client->token_, loop.watch(client->socket_.get(), EPOLLIN,
                                         [c = client.get()](std::uint32_t) { c->on_events(); }));
   }
-  DSEC_CHECK(client->greet());
+  DSEC_CHECK(client->greet(spoken));
   const std::scoped_lock lock(client->mutex_);
   if (client->down_) return fail(errc::unavailable, "the launcher died as soon as it ran");
   client->greeted_ = true;
@@ -69,8 +72,11 @@ result<std::unique_ptr<launcher_client>> launcher_client::open(sys::event_loop& 
 }
 
 launcher_client::launcher_client(sys::event_loop& loop, sys::unique_fd socket,
-                                 launcher_events events)
-    : loop_(loop), socket_(std::move(socket)), events_(std::move(events)) {}
+                                 launcher_events events, launcher_patience patience)
+    : loop_(loop),
+      socket_(std::move(socket)),
+      events_(std::move(events)),
+      patience_(std::move(patience)) {}
 
 launcher_client::~launcher_client() {
   {
@@ -81,13 +87,18 @@ launcher_client::~launcher_client() {
   loop_.unwatch(token_, socket_.get());
 }
 
-result<void> launcher_client::greet() {
+result<void> launcher_client::greet(guest::versions spoken) {
   guest::launch_hello hello{};
   hello.version = guest::launch_version;
   DSEC_TRY(auto got, ask(launch::hello, hello, {}, "greet dsecd"));
   DSEC_TRY(const auto answer, read_as<guest::launch_hello>(got.data));
-  if (answer.version != guest::launch_version)
-    return fail(errc::unsupported, "the launcher speaks version " + std::to_string(answer.version));
+  if (!spoken.has(answer.version))
+    return fail(errc::unsupported,
+                "the launcher, process " + std::to_string(answer.pid) + ", speaks version " +
+                    std::to_string(answer.version) + ", this dsecd " +
+                    std::to_string(spoken.oldest) + " to " + std::to_string(spoken.current) +
+                    ": it and its sandboxes were left as they are; start a dsecd that speaks it, "
+                    "or end them with `dsecd stop --all`");
   if (got.fds.size() != 1)
     return fail(errc::protocol, "the launcher did not show its mount namespace");
   layers_ns_ = std::move(got.fds[0]);
@@ -211,12 +222,16 @@ result<launcher_client::waiter> launcher_client::call(std::span<std::byte> reque
   if (!*sent)
     return fail({errc::capacity, "the launcher takes no more requests now: try again", EAGAIN});
   waiting_.emplace(number, &mine);
-  const bool in_time =
-      changed_.wait_for(lock, request_timeout, [&] { return mine.answer || down_; });
+  const bool in_time = wait(lock, mine);
   waiting_.erase(number);
   if (mine.answer) return mine;
   if (in_time) return fail(why_down_);
   lock.unlock();
+  if (patience_) {
+    const base::error silent{errc::unavailable, std::string("the launcher does not ") + what, 0};
+    went_down(silent);
+    return fail(silent);
+  }
   // It may still do what it was asked for, at any time: no state of ours could be relied on. So it
   // is ended, like one that has died by itself.
   base::log::error("launcher_stuck", {{"request", what}});
@@ -224,6 +239,18 @@ result<launcher_client::waiter> launcher_client::call(std::span<std::byte> reque
   went_down(launcher_died);
   return fail(errc::unavailable,
               std::string("the launcher took too long to ") + what + " and was killed");
+}
+
+bool launcher_client::wait(std::unique_lock<std::mutex>& lock, const waiter& mine) {
+  const auto over = [&] { return mine.answer || down_; };
+  if (!patience_) return changed_.wait_for(lock, request_timeout, over);
+  while (!changed_.wait_for(lock, patience_interval, over)) {
+    lock.unlock();
+    const bool go_on = patience_();
+    lock.lock();
+    if (!go_on) return over();
+  }
+  return true;
 }
 
 void launcher_client::on_events() {

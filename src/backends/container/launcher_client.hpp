@@ -1,7 +1,8 @@
 // dsecd's connection to the launcher (guest/launch.hpp): requests with a time limit from any
 // thread, several at a time; replies and events are read on the event loop's thread. Owned by the
-// backend. When the launcher dies, hangs up or lets a request wait for too long (then it is killed)
-// every waiting and later request fails with errc::unavailable and `down` runs once.
+// backend. When the launcher dies, hangs up or lets a request wait for too long (then it is killed,
+// unless it is waited for with patience) every waiting and later request fails with
+// errc::unavailable and `down` runs once.
 #pragma once
 
 #include <sys/types.h>
@@ -39,12 +40,16 @@ struct listed_sandbox {
   sys::unique_fd channel, pidfd;
 };
 
+/// Asked every half second while a launcher does not answer, whether to go on waiting.
+using launcher_patience = std::function<bool()>;
+
 class launcher_client {
  public:
-  /// Takes over a connected socket and greets. errc::unsupported when the versions differ.
-  static base::result<std::unique_ptr<launcher_client>> open(sys::event_loop& loop,
-                                                             sys::unique_fd socket,
-                                                             launcher_events events);
+  /// Takes over a connected socket and greets. With `patience` the launcher is not killed for not
+  /// answering, until settle(). errc::unsupported: it speaks none of the versions `spoken`.
+  static base::result<std::unique_ptr<launcher_client>> open(
+      sys::event_loop& loop, sys::unique_fd socket, launcher_events events,
+      launcher_patience patience = nullptr, guest::versions spoken = guest::launch_versions);
   ~launcher_client();
   launcher_client(const launcher_client&) = delete;
   launcher_client& operator=(const launcher_client&) = delete;
@@ -62,6 +67,9 @@ class launcher_client {
   base::result<void> release(const std::string& sandbox);
   /// Hands over a sandbox of a launcher that died; `fds`: channel end, pidfd.
   base::result<void> adopt(guest::launch_adopt request, std::span<const int> fds);
+
+  /// From now on requests have their time limit. Before any other thread makes one.
+  void settle() { patience_ = nullptr; }
 
   /// All sandboxes that are not released yet.
   base::result<std::vector<listed_sandbox>> list();
@@ -87,8 +95,9 @@ class launcher_client {
     std::vector<reply> listed;    // come first, when a list is asked for
     std::optional<reply> answer;  // comes last
   };
-  launcher_client(sys::event_loop& loop, sys::unique_fd socket, launcher_events events);
-  base::result<void> greet();
+  launcher_client(sys::event_loop& loop, sys::unique_fd socket, launcher_events events,
+                  launcher_patience patience);
+  base::result<void> greet(guest::versions spoken);
   void on_events();
   void take(std::span<const std::byte> datagram, std::vector<sys::unique_fd> fds);
   void take_event(std::span<const std::byte> datagram);
@@ -97,6 +106,8 @@ class launcher_client {
   /// Numbers and sends a request, waits for its reply.
   base::result<waiter> call(std::span<std::byte> request, std::span<const int> fds,
                             const char* what);
+  /// False: it took too long, or patience is over.
+  bool wait(std::unique_lock<std::mutex>& lock, const waiter& mine);
   template <class Request>
   base::result<waiter> ask_all(guest::launch type, Request& request, std::span<const int> fds,
                                const char* what) {
@@ -118,6 +129,7 @@ class launcher_client {
   sys::unique_fd pidfd_;  // set by greet(), constant afterwards
   pid_t pid_ = 0;         // likewise
   launcher_events events_;
+  launcher_patience patience_;
   sys::event_loop::token token_ = 0;
 
   std::mutex mutex_;

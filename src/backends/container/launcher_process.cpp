@@ -10,10 +10,12 @@
 
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <cstring>
+#include <filesystem>
 #include <string>
+#include <vector>
 
+#include "backends/container/launcher_search.hpp"
 #include "backends/sys/datagram.hpp"
 #include "backends/sys/file.hpp"
 #include "backends/sys/pidfd.hpp"
@@ -29,8 +31,6 @@ using base::fail_errno;
 using base::result;
 using sys::unique_fd;
 
-constexpr const char* program_name = "dsec-launcher";
-constexpr const char* state_variable = "DSEC_STATE=";
 /// Descriptors are prepared up here, so that none stands where a child's must go.
 constexpr int above_child_fds = 16;
 /// From SIGKILL to the end: at once, but for a call that waits for a disk.
@@ -114,9 +114,9 @@ char* instrument() {
 }
 
 result<pid_t> spawn(const std::filesystem::path& state, std::span<const int> fds) {
-  DSEC_TRY(const auto image, sys::sealed_memfd(program_name, base::embedded_launcher(), 0500));
+  DSEC_TRY(const auto image, sys::sealed_memfd(launcher_program, base::embedded_launcher(), 0500));
   spawn_plan plan;
-  std::vector<std::string> words{program_name};
+  std::vector<std::string> words{launcher_program};
   for (const int fd : fds) {
     words.push_back(std::to_string(3 + plan.raised.size()));
     DSEC_CHECK(plan.pass(fd));
@@ -128,7 +128,7 @@ result<pid_t> spawn(const std::filesystem::path& state, std::span<const int> fds
   for (auto& w : words) arguments.push_back(w.data());
   arguments.push_back(nullptr);
   // The first variable, and outside test builds the only one; a launcher is known by it.
-  auto variable = state_variable + state.string();
+  auto variable = launcher_variable(state);
   char* environment[] = {variable.data(), instrument(), nullptr};
   pid_t pid = 0;
   if (const int e = ::posix_spawn(&pid, program.c_str(), &plan.actions, &plan.attributes,
@@ -143,14 +143,6 @@ void collect(pid_t pid) {
   siginfo_t info{};
   while (::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED) != 0 && errno == EINTR) {
   }
-}
-
-bool is_launcher_of(const std::string& process, const std::filesystem::path& state) {
-  std::error_code gone;
-  const auto program = std::filesystem::read_symlink("/proc/" + process + "/exe", gone);
-  if (gone || program != std::string("/memfd:") + program_name + " (deleted)") return false;
-  const auto environment = sys::read_file("/proc/" + process + "/environ");
-  return environment && environment->starts_with(state_variable + state.string() + '\0');
 }
 
 }  // namespace
@@ -203,26 +195,6 @@ result<void> launcher_process::end() {
 void launcher_process::leave() {
   pid_ = 0;
   pidfd_.reset();
-}
-
-result<std::size_t> kill_launchers(const std::filesystem::path& state, pid_t but) {
-  std::size_t killed = 0;
-  DSEC_TRY(const auto proc, sys::open_directory("/proc"));
-  DSEC_TRY(const auto names, sys::list_directory(proc.get()));
-  for (const auto& name : names) {
-    pid_t pid = 0;
-    if (std::from_chars(name.data(), name.data() + name.size(), pid).ec != std::errc{}) continue;
-    if (pid == but || !is_launcher_of(name, state)) continue;
-    const auto process = sys::open_pidfd(pid);
-    // Looked at again behind the pidfd: the number may have passed to another process in between.
-    if (!process || !is_launcher_of(name, state)) continue;
-    DSEC_CHECK(sys::signal_process(process->get(), SIGKILL));
-    if (!sys::wait_ended(process->get(), sys::after(death_timeout)))
-      return fail(errc::deadline_exceeded,
-                  "the launcher of an earlier run, process " + name + ", does not die");
-    ++killed;
-  }
-  return killed;
 }
 
 }  // namespace dsec::container

@@ -1,13 +1,11 @@
 // The launcher as a process: starts the program that is carried inside this binary
-// (guest/launch.hpp says with what), takes over one that an earlier dsecd started, and knows how to
-// recognise one of a given state directory. Blocking, any thread.
+// (guest/launch.hpp says with what), takes over one that an earlier dsecd started. Blocking, any
+// thread.
 #pragma once
 
 #include <sys/types.h>
 
-#include <filesystem>
 #include <utility>
-#include <vector>
 
 #include "backends/sys/unique_fd.hpp"
 #include "base/paths.hpp"
@@ -34,7 +32,7 @@ class launcher_process {
   ~launcher_process();
 
   [[nodiscard]] pid_t pid() const { return pid_; }
-  /// Connects to the socket it was started with.
+  /// Connects to the socket it was started with; errors are those of sys::connect_datagram().
   static base::result<sys::unique_fd> connect(const base::paths& paths);
 
   /// SIGKILL, unless it has ended by itself, and collects it. errc::deadline_exceeded when it does
@@ -51,9 +49,5 @@ class launcher_process {
   sys::unique_fd pidfd_;
   bool is_child_;
 };
-
-/// Kills all launchers that were started for this state directory but the one with pid `but`, and
-/// answers how many there were. errc::deadline_exceeded when one does not die.
-base::result<std::size_t> kill_launchers(const std::filesystem::path& state, pid_t but);
 
 }  // namespace dsec::container

@@ -12,6 +12,7 @@
 
 #include "backends/container/container_backend.hpp"
 #include "backends/container/empty_image.hpp"
+#include "backends/container/launcher_search.hpp"
 #include "backends/sys/file.hpp"
 #include "base/ids.hpp"
 
@@ -150,6 +151,7 @@ result<std::string> try_backend(const base::node_config& node, const std::filesy
   const auto bytes = empty_erofs_image();
   if (::write(file.get(), bytes.data(), bytes.size()) != static_cast<ssize_t>(bytes.size()))
     return fail_errno("cannot write '" + image.string() + "'");
+  DSEC_CHECK(kill_launchers(state, 0));  // of a probe that was killed: nobody wants it back
   DSEC_TRY(const auto backend,
            container_backend::open(base::paths(state), node, {},
                                    {"container.probe", "container.probe-stop"}));

@@ -21,8 +21,19 @@ void start_another(sandbox_host& host, std::chrono::milliseconds retry) {
   const auto started = host.launcher.get();
   if (started || started.error().code == base::errc::cancelled) return;
   base::log::error("launcher_not_restarted", {{"error", started.error().to_string()}});
-  host.chores.post_later(
+  host.relaunching.post_later(
       retry, [&host, retry] { start_another(host, std::min(2 * retry, longest_retry)); });
+}
+
+/// What it does not hold would end with dsecd.
+void adopt_later(sandbox_host& host, std::chrono::milliseconds wait) {
+  host.relaunching.post_later(wait, [&host, wait] {
+    if (host.closing) return;
+    if (host.launcher.adopt_again())
+      base::log::info("sandboxes_adopted", {});
+    else
+      adopt_later(host, std::min(2 * wait, longest_retry));
+  });
 }
 
 launcher::hooks hooks_for(sandbox_host& host) {
@@ -34,8 +45,9 @@ launcher::hooks hooks_for(sandbox_host& host) {
   h.events.down = [&host] {
     if (host.closing) return;
     base::log::warn("launcher_died", {});
-    host.chores.post([&host] { start_another(host, first_retry); });
+    host.relaunching.post([&host] { start_another(host, first_retry); });
   };
+  h.incomplete = [&host] { adopt_later(host, first_retry); };
   h.survivors = [&host] {
     return host.left.survivors([&host] {
       std::vector<survivor> all;

@@ -63,6 +63,7 @@ struct sandbox_host {
   std::atomic<bool> closing{false};
   std::atomic<bool> leaving{false};      // instances that are destroyed do not stop their sandboxes
   housekeeper chores{"dsec-chores", 0};  // last: its jobs use all of the above
+  housekeeper relaunching{"dsec-launcher", 0};  // likewise; no chore holds up a new launcher
 };
 
 }  // namespace dsec::container

@@ -123,9 +123,13 @@ result<void> create_init(sandbox_parts& s) {
     return fail(made.error());
   }
   s.place->groups.fds = {};  // aether has its own; an idle sandbox holds few descriptors
-  const std::scoped_lock lock(s.mutex);
-  s.pidfd = std::move(made->pidfd);
-  s.socket = std::move(made->channel);
+  DSEC_CHECK(base::failpoint::check("container.launcher.answered"));
+  {
+    const std::scoped_lock lock(s.mutex);
+    s.pidfd = std::move(made->pidfd);
+    s.socket = std::move(made->channel);
+  }
+  s.host.launcher.see_held(lease.generation);
   return {};
 }
 
@@ -289,7 +293,6 @@ std::optional<survivor> sandbox_parts::describe() {
     std::memcpy(s.request.layer[i], spec.layers[i].digest.data(), spec.layers[i].digest.size());
   s.channel.reset(::fcntl(channel ? channel->socket() : socket.get(), F_DUPFD_CLOEXEC, 0));
   s.pidfd.reset(::fcntl(pidfd.get(), F_DUPFD_CLOEXEC, 0));
-  if (!s.channel || !s.pidfd) return std::nullopt;
   return s;
 }
 

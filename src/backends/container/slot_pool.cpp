@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "backends/container/home.hpp"
+#include "base/failpoint.hpp"
 #include "base/log.hpp"
 
 namespace dsec::container {
@@ -108,6 +109,7 @@ result<void> slot_pool::give_back(slot& s) {
 }
 
 result<void> slot_pool::refill() {
+  DSEC_CHECK(base::failpoint::check("container.slots.refill"));
   const std::scoped_lock one(refill_mutex_);
   while (true) {
     {
