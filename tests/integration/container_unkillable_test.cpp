@@ -36,7 +36,10 @@ class ice {
   void freeze(const container_rig& rig) const {
     const auto all = rig.inhabitants();
     REQUIRE_FALSE(all.empty());
-    put("cgroup.procs", std::to_string(*std::max_element(all.begin(), all.end())));
+    freeze(*std::max_element(all.begin(), all.end()));
+  }
+  void freeze(pid_t process) const {
+    put("cgroup.procs", std::to_string(process));
     put("freezer.state", "FROZEN");
   }
   void thaw() const { put("freezer.state", "THAWED"); }
@@ -91,4 +94,30 @@ TEST_CASE("a start goes on beside what an earlier run left and cannot be killed"
   box.stop();
   cold.thaw();
   CHECK(eventually([&] { return rig.inhabitants().empty(); }));
+}
+
+TEST_CASE("an instance whose launcher cannot be killed is ended but for that, which is named",
+          "[kernel][container][unkillable][launcher-fails]") {
+  if (ice::missing()) return;
+  const ice cold;
+  container_rig rig({1, 2}, false);
+  earlier_daemon before(rig, "unwanted");
+  before.kill();
+  const auto launcher = rig.launcher_pid();
+  REQUIRE(launcher);
+  cold.freeze(*launcher);
+  const auto end = [&] {
+    return container::container_backend::end_everything(base::paths(rig.scope().state), rig.node(),
+                                                        {});
+  };
+  const auto first = end();
+  REQUIRE_FALSE(first);
+  CHECK(first.error().code == errc::deadline_exceeded);
+  CHECK(first.error().message.find("process " + std::to_string(*launcher)) != std::string::npos);
+  CHECK(rig.inhabitants().empty());
+  cold.thaw();
+  CHECK(eventually([&] { return !rig.launcher_pid(); }));
+  const auto second = end();
+  INFO((second ? std::string() : second.error().to_string()));
+  CHECK(second);
 }
