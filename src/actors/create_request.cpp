@@ -90,6 +90,21 @@ base::result<void> read_network_rules(proto::CreateSandbox::Reader request, sand
   return {};
 }
 
+base::result<void> read_on_failure(proto::CreateSandbox::Reader request, sandbox_spec& out) {
+  switch (request.getOnFailure()) {
+    case proto::OnFailure::NONE:
+      return {};
+    case proto::OnFailure::SNAPSHOT:
+      out.on_failure = on_failure::snapshot;
+      out.warnings.emplace_back(
+          "on_failure 'snapshot' is not available yet: a sandbox that fails keeps nothing");
+      return {};
+  }
+  return fail(errc::invalid_argument,
+              "on_failure: there are none and snapshot, not number " +
+                  std::to_string(static_cast<std::uint16_t>(request.getOnFailure())));
+}
+
 base::result<void> read_labels(proto::CreateSandbox::Reader request, sandbox_spec& out) {
   std::size_t bytes = 0;
   for (const auto label : request.getLabels()) {
@@ -165,6 +180,7 @@ base::result<create_request> parse_create(proto::CreateSandbox::Reader request,
   out.spec.absolute_ttl_seconds = request.getAbsoluteTtlSeconds();
   DSEC_CHECK(read_identity(request, out.spec));
   DSEC_CHECK(read_network_rules(request, out.spec));
+  DSEC_CHECK(read_on_failure(request, out.spec));
   DSEC_CHECK(read_labels(request, out.spec));
   out.detached = request.getDetached();
   DSEC_TRY(out.body_hash, canonical_hash(request));

@@ -152,6 +152,7 @@ struct ledger {
   bool start_in_flight = false;  // a start job was handed to the pool and has not answered
   bool stop_in_flight = false;   // a stop job likewise
   bool stop_incomplete = false;  // the last stop left something
+  bool kept = false;             // the stop that shows it to worker::keep_failed is on its way
   bool ever_ran = false;
   bool withdrawn = false;  // ended because nobody was left who had asked for it
   create_askers askers;

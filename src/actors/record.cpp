@@ -45,6 +45,7 @@ std::string to_json(const sandbox_spec& spec) {
                {"workdir", spec.workdir},
                {"hostname", spec.hostname},
                {"labels", spec.labels},
+               {"on_failure", to_string(spec.on_failure)},
                {"warnings", spec.warnings}};
   // A client's text need not be UTF-8; a replaced character in the record is better than no record.
   return j.dump(-1, ' ', false, json::error_handler_t::replace);
@@ -69,6 +70,8 @@ base::result<sandbox_spec> parse_spec(std::string_view text) {
     s.workdir = j.at("workdir");
     s.hostname = j.at("hostname");
     s.labels = j.at("labels").get<decltype(s.labels)>();
+    // Records of releases before have none.
+    DSEC_TRY(s.on_failure, parse_on_failure(j.value("on_failure", std::string("none"))));
     s.warnings = j.at("warnings").get<std::vector<std::string>>();
     return s;
   } catch (const json::exception& e) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "actors/lease_table.hpp"
+#include "actors/on_failure.hpp"
 #include "backends/backend.hpp"
 #include "base/phase.hpp"
 #include "base/result.hpp"
@@ -32,6 +33,7 @@ struct sandbox_spec {
   std::string workdir;
   std::string hostname;
   std::vector<std::pair<std::string, std::string>> labels;
+  actors::on_failure on_failure = on_failure::none;
   std::vector<std::string> warnings;  // what was accepted but has no effect yet
 };
 

@@ -196,15 +196,19 @@ void sandbox_state::stop_instance(record_writer::ticket written) {
   }
   book->stop_in_flight = true;
   stop_again.reset();
-  auto job = [env = env, book = book, instance = book->instance, written] {
+  const bool keep = is_to_be_kept(book->record) && !book->kept;
+  auto job = [env = env, book = book, instance = book->instance, written,
+              failed = keep ? book->status.record() : nullptr] {
     // A store that cannot be written must not keep a sandbox alive: the error is the writer's to
     // report.
     if (written != 0) static_cast<void>(env->writer->wait(written));
+    if (failed) env->keep_failed(*failed, *instance);
     auto stopped = instance->stop();
     book->events.add(stop_done{stopped ? std::nullopt : std::optional(std::move(stopped).error())});
   };
   auto submitted = env->kill_pool->submit(std::move(job));
-  if (!submitted) book->events.add(stop_done{submitted.error()});
+  if (!submitted) return book->events.add(stop_done{submitted.error()});
+  book->kept = book->kept || keep;
 }
 
 void sandbox_state::apply(const stop_done& e) {

@@ -137,6 +137,7 @@ std::shared_ptr<worker> node_impl::make_worker(node_deps& deps,
   w->epoch = base::random_token(60);
   w->wall = [] { return std::chrono::system_clock::now(); };
   w->memory = [] { return read_node_memory(); };
+  w->keep_failed = keep_nothing;
   return w;
 }
 

@@ -11,6 +11,7 @@
 #include "actors/images.hpp"
 #include "actors/lease_table.hpp"
 #include "actors/node_memory.hpp"
+#include "actors/record.hpp"
 #include "actors/record_writer.hpp"
 #include "backends/backend.hpp"
 #include "base/config.hpp"
@@ -32,6 +33,9 @@ struct worker {
   std::string epoch;  // of this process: ids made here do not come again in the next one
   std::function<std::chrono::system_clock::time_point()> wall;
   std::function<base::result<memory_reading>()> memory;  // on the copy pool
+  /// What on_failure asks for, once per sandbox, on the kill pool: the record says that it has
+  /// failed, and nothing of it is gone yet.
+  std::function<void(const sandbox_record&, backends::instance&)> keep_failed;
 };
 using worker_ptr = std::shared_ptr<const worker>;
 

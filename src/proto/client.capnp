@@ -86,6 +86,11 @@ struct EnvVar {
   value @1 :Text;
 }
 
+enum OnFailure {
+  none @0;                      # dropped with the sandbox
+  snapshot @1;                  # kept as an image before the sandbox is cleared away; not available yet: a warning
+}
+
 struct CreateSandbox {
   backend @0 :Text;             # "container" (also when empty)
   image @1 :Text;               # base layer, NAME:TAG
@@ -103,6 +108,7 @@ struct CreateSandbox {
   hostname @13 :Text;           # empty = the sandbox id
   labels @14 :List(EnvVar);
   detached @15 :Bool;           # not bound to the lease of the connection it is created over
+  onFailure @16 :OnFailure;     # what becomes of its writable layer when it fails by itself
 }
 
 struct SandboxRef { sandboxId @0 :Text; }

@@ -82,6 +82,15 @@ def test_a_network_rule_without_effect_is_told(daemon, rules, warned):
             assert any(service in w for w in sb.warnings) is allow
 
 
+def test_a_snapshot_on_failure_that_cannot_be_made_is_told(daemon):
+    with Sandbox.create(TINY, on_failure="snapshot") as sb:
+        (warning,) = sb.warnings
+        assert "on_failure" in warning
+        assert sb.info().warnings == (warning,)
+    with Sandbox.create(TINY, on_failure="none") as sb:
+        assert sb.warnings == ()
+
+
 def test_an_unknown_network_service_is_refused(daemon):
     with pytest.raises(InvalidArgumentError, match="gopher"):
         Sandbox.create(TINY, network_rules={"gopher": True})

@@ -56,6 +56,7 @@ def test_create_carries_every_field():
             labels={"l": "v"},
             backend="container",
             detached=True,
+            on_failure="snapshot",
         )
     )
     create = message.body.createSandbox
@@ -72,6 +73,7 @@ def test_create_carries_every_field():
     assert [(e.name, e.value) for e in create.labels] == [("l", "v")]
     assert create.backend == "container"
     assert create.detached
+    assert str(create.onFailure) == "snapshot"
 
 
 def test_hello_carries_the_lease():

@@ -379,6 +379,7 @@ def test_a_failed_stop_is_told_when_nothing_else_is(server: FakeServer):
         {"image": "x", "memory_mb": 2**32},
         {"image": "x", "idle_ttl": float("nan")},
         {"image": "x", "network_rules": {"pypi": "yes"}},
+        {"image": "x", "on_failure": "keep"},
         {"image": "x", "env": {"A": 1}},
     ],
 )

@@ -92,6 +92,24 @@ TEST_CASE("unknown and contradictory network rules are refused") {
   CHECK(twice->spec.warnings.size() == 1);
 }
 
+TEST_CASE("a snapshot on failure is taken down and comes back as a warning") {
+  const auto r = parse([](auto c) { c.setOnFailure(proto::OnFailure::SNAPSHOT); });
+  REQUIRE(r);
+  CHECK(r->spec.on_failure == on_failure::snapshot);
+  REQUIRE(r->spec.warnings.size() == 1);
+  CHECK(r->spec.warnings[0].find("on_failure 'snapshot'") != std::string::npos);
+  CHECK(parse()->spec.on_failure == on_failure::none);
+  CHECK(parse()->spec.warnings.empty());
+  CHECK(parse()->body_hash != r->body_hash);
+}
+
+TEST_CASE("what is to be done on failure must be known") {
+  const auto r = parse([](auto c) { c.setOnFailure(static_cast<proto::OnFailure>(7)); });
+  REQUIRE_FALSE(r);
+  CHECK(r.error().code == base::errc::invalid_argument);
+  CHECK(r.error().message == "on_failure: there are none and snapshot, not number 7");
+}
+
 TEST_CASE("names that could not be used inside are refused") {
   CHECK(code(variables({{"A=B", "c"}})) == base::errc::invalid_argument);
   CHECK(code(variables({{"", "c"}})) == base::errc::invalid_argument);

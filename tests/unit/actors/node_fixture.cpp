@@ -316,6 +316,10 @@ void node_fixture::start_again() {
       std::make_shared<actors::lease_table>([this] { return scheduler().clock().now(); });
   worker->epoch = "epoch" + std::to_string(++epochs_);
   worker->memory = [this]() -> base::result<actors::memory_reading> { return memory; };
+  worker->keep_failed = [this](const actors::sandbox_record& r, dsec::backends::instance&) {
+    kept.push_back(r);
+    on_keep();
+  };
   auto known = records->load();
   table = actors::recover_sandboxes(std::move(*known), *worker);
   root = system->spawn(actors::root_supervisor,

@@ -200,6 +200,8 @@ class node_fixture {
   std::shared_ptr<fake::backend> backend;
   std::shared_ptr<actors::worker> worker;
   actors::memory_reading memory{8ULL << 30U, 8ULL << 30U};
+  std::vector<actors::sandbox_record> kept;  // what worker::keep_failed was shown
+  std::function<void()> on_keep = [] {};
   std::shared_ptr<actors::edge_table> table;
   std::shared_ptr<actors::gateway_slot> slot = std::make_shared<actors::gateway_slot>();
   std::vector<std::string> given_up;

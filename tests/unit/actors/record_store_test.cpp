@@ -43,6 +43,7 @@ sandbox_record sample(const std::string& id) {
   r.spec.workdir = "/w";
   r.spec.hostname = "h";
   r.spec.labels = {{"k", "v"}};
+  r.spec.on_failure = on_failure::snapshot;
   r.spec.warnings = {"w"};
   r.created_unix_ms = 1'700'000'000'000;
   r.key = "key";
@@ -117,6 +118,18 @@ TEST_CASE("records of a release without leases are bound to none") {
   REQUIRE(all->size() == 1);
   CHECK_FALSE(all->front().lease);
   CHECK(all->front().key == "key");
+}
+
+TEST_CASE("records of a release that knew nothing to do on failure keep nothing") {
+  auto json = to_json(sample("e0-a").spec);
+  const std::string field = "\"on_failure\":\"snapshot\",";
+  const auto at = json.find(field);
+  REQUIRE(at != std::string::npos);
+  CHECK(parse_spec(json)->on_failure == on_failure::snapshot);
+  json.erase(at, field.size());
+  CHECK(parse_spec(json)->on_failure == on_failure::none);
+  json.insert(at, "\"on_failure\":\"burn\",");
+  CHECK(parse_spec(json).error().code == base::errc::corrupt);
 }
 
 TEST_CASE("a spec that is none is corrupt, not a crash") {

@@ -300,6 +300,54 @@ TEST_CASE("a network rule that would allow something comes back as a warning") {
   CHECK(a.warnings[0].find("pypi") != std::string::npos);
 }
 
+TEST_CASE("what failed and asked for a snapshot is shown to the hook before anything of it goes") {
+  int stops = 0;
+  node_fixture node(
+      {.run = {}, .on_step = [&](std::string_view step, const std::string&) -> base::result<void> {
+         if (step == "stop" && ++stops == 1) return base::fail(base::errc::io, "it does not die");
+         return {};
+       }});
+  client alice(node, "alice");
+  const auto id = node.running_sandbox(
+      alice, create([](auto c) { c.setOnFailure(dsec::proto::OnFailure::SNAPSHOT); }));
+  std::optional<base::phase> written;
+  node.on_keep = [&] {
+    CHECK(stops == 0);
+    if (const auto r = node.record(id)) written = r->phase;
+  };
+  node.backend->fail(id, base::cause::oom, "");
+  node.run();
+  REQUIRE(node.kept.size() == 1);
+  CHECK(node.kept[0].id == id);
+  CHECK(node.kept[0].cause == base::cause::oom);
+  CHECK(written == base::phase::failed);
+  node.advance(15s, 1s);
+  CHECK(stops == 2);
+  CHECK(node.kept.size() == 1);
+}
+
+TEST_CASE("nothing is kept of a sandbox that did not ask for it, or did not fail by itself") {
+  node_fixture node;
+  client alice(node, "alice");
+  const auto plain = node.running_sandbox(alice);
+  node.backend->fail(plain, base::cause::oom, "");
+  node.run();
+  const auto stopped = node.running_sandbox(
+      alice, create([](auto c) { c.setOnFailure(dsec::proto::OnFailure::SNAPSHOT); }));
+  CHECK(alice.call(stop(stopped)).phase == "stopped");
+  CHECK(node.kept.empty());
+}
+
+TEST_CASE("a stop that leaves something behind is no failure to keep anything of") {
+  node_fixture node(failing("stop"));
+  client alice(node, "alice");
+  const auto id = node.running_sandbox(
+      alice, create([](auto c) { c.setOnFailure(dsec::proto::OnFailure::SNAPSHOT); }));
+  CHECK(alice.call(stop(id)).phase == "failed");
+  node.advance(15s, 1s);
+  CHECK(node.kept.empty());
+}
+
 TEST_CASE("stopping a sandbox that has just failed waits until nothing of it is left") {
   node_fixture node;
   client alice(node, "alice");

@@ -19,7 +19,7 @@ from ._client import (
 )
 from ._config import resolve
 from .errors import DSecError, NotFoundError
-from .models import CommandResult, CreateResult, SandboxInfo
+from .models import CommandResult, CreateResult, OnFailure, SandboxInfo
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -58,6 +58,7 @@ class AsyncSandbox:
         labels: Mapping[str, str] | None = None,
         hostname: str | None = None,
         detached: bool = False,
+        on_failure: OnFailure = "none",
         idempotency_key: str | None = None,
         client: DSecClient | None = None,
     ) -> AsyncSandbox:
@@ -66,12 +67,14 @@ class AsyncSandbox:
         `image` is the base layer, `workspace` and `toolkits` (bottom to top) are layers over it.
         Limits of 0 are the server's defaults. `timeout` bounds the creation; `idle_ttl` (without a
         request) and `ttl` (since creation), in seconds, bound its life, 0 does not. It ends with
-        its client's lease (DSecClient) unless it is `detached`.
+        its client's lease (DSecClient) unless it is `detached`. `on_failure="snapshot"` asks for
+        its files to be kept when it fails by itself; a server that cannot says so in `warnings`.
         """
         args = container_args(
             image, workspace=workspace, toolkits=toolkits, cpu=cpu, memory_mb=memory_mb, pids=pids,
             env=env, user=user, workdir=workdir, idle_ttl=idle_ttl, ttl=ttl,
             network_rules=network_rules, labels=labels, hostname=hostname, detached=detached,
+            on_failure=on_failure,
         )  # fmt: skip
         client = client or await shared_client(resolve())
         return await client.run_container(args, timeout=timeout, idempotency_key=idempotency_key)

@@ -10,13 +10,13 @@ import os
 import uuid
 from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict, get_args
 
 from . import _codec
 from ._config import Endpoint, make_lease, resolve
 from ._pool import Pool
 from .errors import DSecError, InvalidArgumentError
-from .models import ImageInfo, SandboxInfo
+from .models import ImageInfo, OnFailure, SandboxInfo
 
 if TYPE_CHECKING:
     from ._async_sandbox import AsyncSandbox
@@ -54,6 +54,8 @@ class DSecContainerRunArgs:
     backend: str = ""
     detached: bool = False
     """It does not end with the client's lease."""
+    on_failure: OnFailure = "none"
+    """What becomes of its writable layer when it fails by itself."""
 
     def to_request(self) -> _codec.Fill:
         """The request's body. InvalidArgumentError for what no server could accept."""
@@ -68,6 +70,10 @@ class DSecContainerRunArgs:
                 raise InvalidArgumentError(
                     f"network rule {service!r} is either True or False, not {allow!r}"
                 )
+        if self.on_failure not in get_args(OnFailure):
+            raise InvalidArgumentError(
+                f"on_failure is one of {', '.join(get_args(OnFailure))}, not {self.on_failure!r}"
+            )
         return _codec.create_sandbox(
             image=self.container_image,
             workspace=self.workspace or "",
@@ -85,6 +91,7 @@ class DSecContainerRunArgs:
             labels=self.labels,
             backend=self.backend,
             detached=self.detached,
+            on_failure=self.on_failure,
         )
 
 
@@ -105,6 +112,7 @@ class CreateOptions(TypedDict, total=False):
     labels: Mapping[str, str] | None
     hostname: str | None
     detached: bool
+    on_failure: OnFailure
 
 
 def container_args(
@@ -124,6 +132,7 @@ def container_args(
     labels: Mapping[str, str] | None = None,
     hostname: str | None = None,
     detached: bool = False,
+    on_failure: OnFailure = "none",
 ) -> DSecContainerRunArgs:
     """The short names of `Sandbox.create` as the published ones."""
     return DSecContainerRunArgs(
@@ -142,6 +151,7 @@ def container_args(
         labels=labels or {},
         hostname=hostname,
         detached=detached,
+        on_failure=on_failure,
     )
 
 

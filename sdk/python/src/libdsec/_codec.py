@@ -151,6 +151,7 @@ def create_sandbox(
     labels: Mapping[str, str],
     backend: str,
     detached: bool,
+    on_failure: str,
 ) -> Fill:
     def fill(body: Any) -> None:
         message = body.init("createSandbox")
@@ -173,6 +174,7 @@ def create_sandbox(
                 rule.allow = allow
         message.hostname = hostname
         message.detached = detached
+        message.onFailure = on_failure
         fill_pairs(message, "labels", labels)
 
     return fill

@@ -16,7 +16,7 @@ from ._client import CREATE_SECONDS, CreateOptions, DSecClient, DSecContainerRun
 from ._config import Endpoint, resolve
 from ._sync_commands import Commands, call
 from .errors import DSecError, NotFoundError
-from .models import CommandResult, CreateResult, SandboxInfo
+from .models import CommandResult, CreateResult, OnFailure, SandboxInfo
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -102,6 +102,7 @@ class Sandbox:
         labels: Mapping[str, str] | None = None,
         hostname: str | None = None,
         detached: bool = False,
+        on_failure: OnFailure = "none",
         idempotency_key: str | None = None,
     ) -> Sandbox:
         """Creates a sandbox and returns it running.
@@ -111,7 +112,9 @@ class Sandbox:
         request) and `ttl` (since creation), in seconds, bound its life, 0 does not. It ends with
         this process's lease, the server's default after the process has gone, unless it is
         `detached`. CapacityError when it is not admitted in time. The same `idempotency_key` with
-        the same arguments gives the same sandbox, with others ConflictError.
+        the same arguments gives the same sandbox, with others ConflictError. `on_failure="snapshot"`
+        asks for its files to be kept when it fails by itself; a server that cannot says so in
+        `warnings`.
         """
         endpoint = resolve()
         made: list[SandboxInfo] = []
@@ -121,8 +124,8 @@ class Sandbox:
                 image, workspace=workspace, toolkits=toolkits, cpu=cpu, memory_mb=memory_mb,
                 pids=pids, env=env, user=user, workdir=workdir, timeout=timeout,
                 idle_ttl=idle_ttl, ttl=ttl, network_rules=network_rules, labels=labels,
-                hostname=hostname, detached=detached, idempotency_key=idempotency_key,
-                client=client,
+                hostname=hostname, detached=detached, on_failure=on_failure,
+                idempotency_key=idempotency_key, client=client,
             )  # fmt: skip
             made.append(sandbox._info)
             return sandbox._info

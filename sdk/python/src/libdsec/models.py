@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Generic, Literal, TypeVar
 
 from .errors import DSecError
 
 S = TypeVar("S")
+
+OnFailure = Literal["none", "snapshot"]
+"""What becomes of the files of a sandbox that fails by itself."""
 
 TERMINAL_PHASES = frozenset({"stopped", "failed"})
 
