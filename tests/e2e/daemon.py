@@ -37,14 +37,20 @@ def leak_check() -> Path:
 class Daemon:
     """`dsecd serve` on a free port of loopback."""
 
-    def __init__(self, name: str, config: str = "", environment: dict[str, str] | None = None):
-        """`config` is TOML for `--config`; `environment` is the daemon's alone."""
+    def __init__(
+        self, name: str, config: str = "", environment: dict[str, str] | None = None,
+        program: Path | None = None,
+    ):  # fmt: skip
+        """`config` is TOML for `--config`; `environment` is the daemon's alone; `program` is
+        another dsecd than the one under test.
+        """
         self.instance = f"e2e-{os.getpid()}-{name}"
         self.state = Path(tempfile.mkdtemp(prefix="dsec-e2e-"))
         self.log = self.state.with_suffix(".log")
         self.config = self.state.with_suffix(".toml")
         self.config.write_text(config)
         self.own_environment = environment or {}
+        self.program = program or binary()
         self.port = host.free_port()
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -64,7 +70,7 @@ class Daemon:
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 [
-                    binary(), "serve", "--role=all", "--config", self.config, "--state", self.state,
+                    self.program, "serve", "--role=all", "--config", self.config, "--state", self.state,
                     "--instance", self.instance, "--port", str(self.port),
                 ],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
@@ -101,7 +107,7 @@ class Daemon:
     def dsecd(self, *arguments: str, code: int = 0) -> str:
         """Runs a subcommand on its state directory; what it says."""
         done = subprocess.run(
-            [binary(), *arguments, "--config", self.config, "--state", self.state],
+            [self.program, *arguments, "--config", self.config, "--state", self.state],
             stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=STOP_SECONDS + 30,
         )  # fmt: skip
         assert done.returncode == code, done.stdout + done.stderr
@@ -170,7 +176,7 @@ class Daemon:
     def image_import(self, name: str, source: Path | str, kind: str, *extra: str) -> None:
         done = subprocess.run(
             [
-                binary(), "image", "import", name, source, "--kind", kind,
+                self.program, "image", "import", name, source, "--kind", kind,
                 "--state", self.state, *extra,
             ],
             capture_output=True, text=True, timeout=300,

@@ -22,7 +22,7 @@ BASELINE = (Path(__file__).parent / "protocol-baseline").read_text().strip()
 def earlier_guests() -> Path:
     target = ROOT / "build" / "earlier-guests" / BASELINE[:12]
     done = subprocess.run(
-        [ROOT / "scripts" / "build-guest", BASELINE, target],
+        [ROOT / "scripts" / "build-earlier", "guest", BASELINE, target],
         capture_output=True, text=True, timeout=600,
     )  # fmt: skip
     if done.returncode == 3:
