@@ -2,6 +2,7 @@
 // made.
 #pragma once
 
+#include <linux/mount.h>
 #include <time.h>
 
 #include <initializer_list>
@@ -30,6 +31,8 @@ inline double now_ms() {
   return static_cast<double>(t.tv_sec) * 1e3 + static_cast<double>(t.tv_nsec) / 1e6;
 }
 
+inline constexpr unsigned no_programs = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC;
+
 struct option {
   const char* key;
   const char* value;  // nullptr: a flag
@@ -38,6 +41,12 @@ struct option {
 int open_at(int dir, const char* path, int flags);
 int make_fs(const char* type, std::initializer_list<option> options, unsigned attributes);
 void attach(int mount, int dir, const char* path);
+/// A detached copy of the mount at `path`; the second one with the ids of a user namespace.
+int clone_mount(int dir, const char* path);
+int id_mapped(const char* path, int user_namespace);
+/// The file systems that every sandbox has of its own, beside /proc.
+int make_devpts();
+int make_shm();
 
 /// clone3 with CLONE_VM and `flags`; the child runs main(argument) on a stack of its own, one per
 /// depth of nesting. Returns the pid.

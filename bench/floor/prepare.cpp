@@ -79,8 +79,7 @@ void make_skeleton(int root) {
 /// sysfs of a network with nothing in it, for all sandboxes. A descriptor keeps that network.
 int mount_empty_sys(void* result) {
   open_at(AT_FDCWD, "/proc/self/ns/net", O_RDONLY);
-  *static_cast<int*>(result) = make_fs(
-      "sysfs", {}, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC);
+  *static_cast<int*>(result) = make_fs("sysfs", {}, MOUNT_ATTR_RDONLY | no_programs);
   return 0;
 }
 
@@ -114,7 +113,8 @@ void spread_below(const char* directory) {
 int load_aether() {
   char self[4096];
   const auto n = ::readlink("/proc/self/exe", self, sizeof self - 1);
-  const auto path = std::string(self, static_cast<std::size_t>(n)) + "_aether";
+  const std::string program(self, static_cast<std::size_t>(n));
+  const auto path = program.substr(0, program.rfind('/')) + "/floor_aether";
   const int file = open_at(AT_FDCWD, path.c_str(), O_RDONLY);
   struct stat info {};
   ::fstat(file, &info);
@@ -151,6 +151,32 @@ int make_fs(const char* type, std::initializer_list<option> options, unsigned at
 
 void attach(int mount, int dir, const char* path) {
   must("move_mount", call(__NR_move_mount, mount, "", dir, path, MOVE_MOUNT_F_EMPTY_PATH));
+}
+
+int clone_mount(int dir, const char* path) {
+  return static_cast<int>(
+      must(path, call(__NR_open_tree, dir, path, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC)));
+}
+
+int id_mapped(const char* path, int user_namespace) {
+  const int mount = clone_mount(AT_FDCWD, path);
+  mount_attr change = {};
+  change.attr_set = MOUNT_ATTR_IDMAP;
+  change.userns_fd = static_cast<__u64>(user_namespace);
+  must("idmap", call(__NR_mount_setattr, mount, "", AT_EMPTY_PATH, &change, sizeof change));
+  return mount;
+}
+
+int make_devpts() {
+  return make_fs("devpts", {{"newinstance", nullptr}, {"ptmxmode", "0666"}, {"mode", "0620"}},
+                 MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC);
+}
+
+int make_shm() {
+  return make_fs(
+      "tmpfs",
+      {{"size", "67108864"}, {"mode", "1777"}, {"uid", "1600000000"}, {"gid", "1600000000"}},
+      MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
 }
 
 void prepare_process(int most) {

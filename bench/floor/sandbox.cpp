@@ -15,6 +15,8 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <memory>
+#include <utility>
 
 #include "floor/kernel.hpp"
 
@@ -22,21 +24,6 @@ namespace floor_bench {
 namespace {
 
 constexpr char hostname[] = "floor";
-constexpr unsigned no_programs = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC;
-
-int clone_mount(int dir, const char* path) {
-  return static_cast<int>(
-      must(path, call(__NR_open_tree, dir, path, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC)));
-}
-
-int id_mapped(const char* path, int user_namespace) {
-  const int mount = clone_mount(AT_FDCWD, path);
-  mount_attr change = {};
-  change.attr_set = MOUNT_ATTR_IDMAP;
-  change.userns_fd = static_cast<__u64>(user_namespace);
-  must("idmap", call(__NR_mount_setattr, mount, "", AT_EMPTY_PATH, &change, sizeof change));
-  return mount;
-}
 
 /// What the kernel had to say about a refused mount goes to standard error.
 void show_messages(long context) {
@@ -77,12 +64,36 @@ int build_overlay(const char* upper_path, int user_namespace) {
   return static_cast<int>(root);
 }
 
+}  // namespace
+
+/// What this process and its child share.
 struct plan {
   const slot& s;
   const groups& g;
   const char* program;
-  int root, sys, channel, proc = -1, inner_ns = -1;
+  int channel;              // aether's end
+  int root = -1, sys = -1;  // -1: they come by the channel
+  int pts = -1, shm = -1, proc = -1, inner_ns = -1;
 };
+
+namespace {
+
+/// What no layer is needed for: groups, namespaces, a table of descriptors of its own.
+void enter_slot(plan& p) {
+  must("fds", call(__NR_close_range, first_kept, ~0U, CLOSE_RANGE_UNSHARE));
+  for (const int tasks : p.g.init_tasks) must("tasks", call(__NR_write, tasks, "0", 1));
+  must("template", call(__NR_setns, ready.template_ns, CLONE_NEWNS));
+  must("net", call(__NR_setns, p.s.net, CLONE_NEWNET));
+  must("ipc", call(__NR_setns, p.s.ipc, CLONE_NEWIPC));
+  must("uts", call(__NR_setns, p.s.uts, CLONE_NEWUTS));
+  must("hostname", call(__NR_sethostname, hostname, sizeof hostname - 1));
+}
+
+void make_mounts(plan& p) {
+  p.pts = make_devpts();
+  p.shm = make_shm();
+  p.proc = make_fs("proc", {}, no_programs);
+}
 
 void mount_tree(plan& p) {
   must("unshare", call(__NR_unshare, CLONE_NEWNS));
@@ -93,15 +104,8 @@ void mount_tree(plan& p) {
   change.attr_clr = MOUNT_ATTR_NODEV;
   must("dev", call(__NR_mount_setattr, dev, "", AT_EMPTY_PATH, &change, sizeof change));
   attach(dev, p.root, "dev");
-  attach(make_fs("devpts", {{"newinstance", nullptr}, {"ptmxmode", "0666"}, {"mode", "0620"}},
-                 MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC),
-         dev, "pts");
-  attach(make_fs(
-             "tmpfs",
-             {{"size", "67108864"}, {"mode", "1777"}, {"uid", "1600000000"}, {"gid", "1600000000"}},
-             MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV),
-         dev, "shm");
-  p.proc = make_fs("proc", {}, no_programs);
+  attach(p.pts, dev, "pts");
+  attach(p.shm, dev, "shm");
   attach(p.proc, p.root, "proc");
   attach(p.sys, p.root, "sys");
   const int nothing = clone_mount(AT_FDCWD, "/");
@@ -132,15 +136,44 @@ void place_fds(const plan& p) {
   }
 }
 
+union descriptors {
+  cmsghdr header;
+  char space[CMSG_SPACE(2 * sizeof(int))];
+};
+
+/// Of a parked PID 1: says that it waits, and takes root and /sys from whoever creates the sandbox.
+void await_root(plan& p) {
+  must("parked", call(__NR_write, p.channel, "p", 1));
+  char byte;
+  iovec part{&byte, 1};
+  descriptors given{};
+  msghdr message{nullptr, 0, &part, 1, &given, sizeof given, 0};
+  must("root", call(__NR_recvmsg, p.channel, &message, MSG_CMSG_CLOEXEC));
+  if (given.header.cmsg_len != CMSG_LEN(2 * sizeof(int))) give_up("no root came", -EIO);
+  const auto* fds = reinterpret_cast<const int*>(CMSG_DATA(&given.header));
+  p.root = fds[0];
+  p.sys = fds[1];
+}
+
+void send_root(int channel, int root, int sys) {
+  char byte = 'r';
+  iovec part{&byte, 1};
+  descriptors given{};
+  given.header.cmsg_len = CMSG_LEN(2 * sizeof(int));
+  given.header.cmsg_level = SOL_SOCKET;
+  given.header.cmsg_type = SCM_RIGHTS;
+  auto* fds = reinterpret_cast<int*>(CMSG_DATA(&given.header));
+  fds[0] = root;
+  fds[1] = sys;
+  const msghdr message{nullptr, 0, &part, 1, &given, sizeof given, 0};
+  must("send root", call(__NR_sendmsg, channel, &message, 0));
+}
+
 int init_main(void* argument) {
   auto& p = *static_cast<plan*>(argument);
-  must("fds", call(__NR_close_range, first_kept, ~0U, CLOSE_RANGE_UNSHARE));
-  for (const int tasks : p.g.init_tasks) must("tasks", call(__NR_write, tasks, "0", 1));
-  must("template", call(__NR_setns, ready.template_ns, CLONE_NEWNS));
-  must("net", call(__NR_setns, p.s.net, CLONE_NEWNET));
-  must("ipc", call(__NR_setns, p.s.ipc, CLONE_NEWIPC));
-  must("uts", call(__NR_setns, p.s.uts, CLONE_NEWUTS));
-  must("hostname", call(__NR_sethostname, hostname, sizeof hostname - 1));
+  enter_slot(p);
+  make_mounts(p);
+  if (p.root < 0) await_root(p);
   mount_tree(p);
   run_helper(0, copy_tree, &p, 1);
   // The topmost mount at "/" becomes the root: nothing has to be pivoted (setns(2)).
@@ -158,27 +191,64 @@ int init_main(void* argument) {
   return 9;
 }
 
+constexpr unsigned long init_flags = CLONE_NEWPID | CLONE_FILES;
+
+std::pair<int, int> open_channel() {
+  int ends[2];
+  must("socketpair", call(__NR_socketpair, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends));
+  return {ends[0], ends[1]};
+}
+
+/// Above the line, so that no child copies it.
+int keep(int fd) {
+  const long kept = must("keep", ::fcntl(fd, F_DUPFD_CLOEXEC, first_kept));
+  ::close(fd);
+  return static_cast<int>(kept);
+}
+
+void await_result(int channel) {
+  char result = 0;
+  if (call(__NR_read, channel, &result, 1) != 1 || result != 'k') {
+    give_up("the program failed", -EIO);
+  }
+}
+
 }  // namespace
 
 sandbox create(const slot& s, const groups& g, const char* program) {
   const int root = build_overlay(s.home.c_str(), s.user);
   const int sys = clone_mount(AT_FDCWD, "/sys");
-  int ends[2];
-  must("socketpair", call(__NR_socketpair, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends));
-  plan p{s, g, program, root, sys, ends[1]};
+  const auto [ours, theirs] = open_channel();
+  plan p{s, g, program, theirs, root, sys};
   sandbox made;
-  constexpr unsigned long flags = CLONE_NEWPID | CLONE_VFORK | CLONE_FILES;
-  made.pid = static_cast<int>(start_child(0, flags, g.init, init_main, &p));
-  ::close(ends[1]);
-  ::close(root);
-  ::close(sys);
-  made.channel = static_cast<int>(must("keep", ::fcntl(ends[0], F_DUPFD_CLOEXEC, first_kept)));
-  ::close(ends[0]);
-  char result = 0;
-  if (call(__NR_read, made.channel, &result, 1) != 1 || result != 'k') {
-    give_up("the program failed", -EIO);
-  }
+  made.pid = static_cast<int>(start_child(0, init_flags | CLONE_VFORK, g.init, init_main, &p));
+  for (const int fd : {theirs, root, sys}) ::close(fd);
+  made.channel = keep(ours);
+  await_result(made.channel);
   return made;
+}
+
+parked park(const slot& s, const groups& g, const char* program) {
+  const auto [ours, theirs] = open_channel();
+  parked made;
+  made.shared = std::make_shared<plan>(s, g, program, theirs);
+  made.init.pid =
+      static_cast<int>(start_child(0, init_flags, g.init, init_main, made.shared.get()));
+  char byte = 0;
+  if (call(__NR_read, ours, &byte, 1) != 1) give_up("nothing was parked", -EIO);
+  ::close(theirs);
+  made.init.channel = keep(ours);
+  return made;
+}
+
+sandbox create(const parked& waiting) {
+  const slot& s = waiting.shared->s;
+  const int root = build_overlay(s.home.c_str(), s.user);
+  const int sys = clone_mount(AT_FDCWD, "/sys");
+  send_root(waiting.init.channel, root, sys);
+  for (const int fd : {root, sys}) ::close(fd);
+  await_result(waiting.init.channel);
+  return waiting.init;
 }
 
 void destroy(sandbox& s) {

@@ -1,6 +1,7 @@
 // One sandbox as the container backend makes it, with nothing between the system calls.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -36,6 +37,19 @@ void remove_home(const slot& s);
 
 /// From nothing to the result of `program`; ends the process when that is not 0.
 sandbox create(const slot& s, const groups& g, const char* program);
+
+/// A PID 1 made ahead as far as no layer is needed for it: cloned, in its groups and namespaces,
+/// its own file systems made. One at a time.
+struct plan;
+struct parked {
+  sandbox init;
+  std::shared_ptr<plan> shared;
+};
+/// Slot and groups must outlive it.
+parked park(const slot& s, const groups& g, const char* program);
+/// The rest of the create, to the result of the program.
+sandbox create(const parked& waiting);
+
 void destroy(sandbox& s);
 
 }  // namespace floor_bench
