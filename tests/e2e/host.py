@@ -28,23 +28,29 @@ def aether_of(pid: str) -> int:
     """PID 1 of the sandbox in which a process runs, as the host sees it."""
     number = int(pid)
     while os.readlink(f"/proc/{number}/exe") != "/memfd:aether (deleted)":
-        status = Path(f"/proc/{number}/status").read_text()
-        number = int(status.partition("\nPPid:")[2].split()[0])
+        number = parent_of(Path(f"/proc/{number}"))
     return number
 
 
 def launcher_of(state: Path) -> int:
-    """The launcher of a state directory's instance; 0 when there is none."""
+    """The launcher of a state directory's instance; 0 when there is none. Its children look like it
+    until they execute something else or end.
+    """
     variable = f"DSEC_STATE={state}".encode()
+    parents: dict[int, int] = {}
     for process in Path("/proc").glob("[0-9]*"):
         try:
             if os.readlink(process / "exe") != "/memfd:dsec-launcher (deleted)":
                 continue
             if variable in (process / "environ").read_bytes().split(b"\0"):
-                return int(process.name)
+                parents[int(process.name)] = parent_of(process)
         except OSError:  # ended meanwhile
             continue
-    return 0
+    return next((pid for pid, parent in parents.items() if parent not in parents), 0)
+
+
+def parent_of(process: Path) -> int:
+    return int((process / "status").read_text().partition("\nPPid:")[2].split()[0])
 
 
 def eventually(done: Callable[[], object], seconds: float = 10) -> bool:

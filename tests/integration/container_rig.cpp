@@ -332,14 +332,7 @@ std::vector<pid_t> container_rig::inhabitants() const {
 }
 
 std::optional<pid_t> container_rig::launcher_pid() const {
-  for (const auto& e : fs::directory_iterator("/proc")) {
-    std::ifstream in(e.path() / "environ", std::ios::binary);
-    std::string text;
-    std::getline(in, text, '\0');
-    if (text == "DSEC_STATE=" + scope_.state.string())
-      return static_cast<pid_t>(std::stol(e.path().filename()));
-  }
-  return std::nullopt;
+  return find_launcher(scope_);
 }
 
 }  // namespace dsec::test

@@ -118,7 +118,8 @@ void check_alive(container_rig& rig, const std::string& id) {
 }
 
 /// A process that looks like the launcher of `rig` from outside.
-pid_t start_impostor(const container_rig& rig, bool other_root) {
+enum class who { nobody, other_root, root_as_nobody };
+pid_t start_impostor(const container_rig& rig, who it_is) {
   const auto program = *sys::read_file("/bin/sleep");
   const auto image =
       *sys::sealed_memfd(container::launcher_program, std::as_bytes(std::span(program)), 0555);
@@ -131,11 +132,11 @@ pid_t start_impostor(const container_rig& rig, bool other_root) {
   REQUIRE(::pipe(told) == 0);
   const pid_t child = ::fork();
   if (child == 0) {
-    // Root, but in a process namespace of its own; or nobody, in ours.
-    if (other_root && ::unshare(CLONE_NEWPID) != 0) ::_exit(1);
+    if (it_is == who::other_root && ::unshare(CLONE_NEWPID) != 0) ::_exit(1);
     const pid_t impostor = ::fork();
     if (impostor == 0) {
-      if (!other_root && (::setgid(65534) != 0 || ::setuid(65534) != 0)) ::_exit(1);
+      if (it_is == who::nobody && (::setgid(65534) != 0 || ::setuid(65534) != 0)) ::_exit(1);
+      if (it_is == who::root_as_nobody && ::seteuid(65534) != 0) ::_exit(1);
       ::execve(path.c_str(), words, environment);
       ::_exit(1);
     }
@@ -333,11 +334,21 @@ TEST_CASE("a daemon that cannot open keeps the groups of what runs",
 TEST_CASE("what only looks like a launcher is not ended",
           "[kernel][container][recovery][launcher-fails]") {
   container_rig rig({1, 64}, false);
-  const bool other_root = GENERATE(false, true);
-  const auto impostor = start_impostor(rig, other_root);
+  const auto impostor = start_impostor(rig, GENERATE(who::nobody, who::other_root));
   const auto pidfd = *sys::open_pidfd(impostor);
   rig.open();
   CHECK_FALSE(sys::wait_ended(pidfd.get(), sys::after(0ms)));
   ::kill(impostor, SIGKILL);
   CHECK(sys::wait_ended(pidfd.get(), sys::after(5s)));
+}
+
+TEST_CASE("a launcher that works under another effective uid is known as one",
+          "[kernel][container][recovery][launcher-fails]") {
+  const container_rig rig({1, 64}, false);
+  const auto pid = start_impostor(rig, who::root_as_nobody);
+  const auto found = container::find_launchers(rig.scope().state);
+  REQUIRE(found);
+  REQUIRE(found->size() == 1);
+  CHECK(found->front().pid == pid);
+  CHECK(container::kill_launchers(rig.scope().state, 0) == 1U);
 }

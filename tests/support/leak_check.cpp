@@ -86,6 +86,16 @@ bool is_launcher(const fs::path& process, const leak_scope& scope) {
          read(process / "environ").substr(0, variable.size() + 1) == variable + '\0';
 }
 
+fs::path parent_of(const fs::path& process) {
+  std::istringstream status(read(process / "status"));
+  std::string word;
+  while (status >> word && word != "PPid:") {
+  }
+  std::string parent;
+  status >> parent;
+  return fs::path("/proc") / parent;
+}
+
 void find_processes(const leak_scope& scope, lines& leaks) {
   for (const auto& process : processes()) {
     if (!in_groups(process, scope.instance) && !has_uid_of(process, scope) &&
@@ -251,7 +261,9 @@ std::vector<std::string> find_live_leaks(const leak_scope& scope, std::size_t po
 
 std::optional<pid_t> find_launcher(const leak_scope& scope) {
   for (const auto& process : processes()) {
-    if (is_launcher(process, scope)) return static_cast<pid_t>(std::stol(process.filename()));
+    // Its children look like it until they execute something else or end.
+    if (is_launcher(process, scope) && !is_launcher(parent_of(process), scope))
+      return static_cast<pid_t>(std::stol(process.filename()));
   }
   return std::nullopt;
 }

@@ -5,6 +5,8 @@
 
 #include <cerrno>
 #include <charconv>
+#include <optional>
+#include <string_view>
 
 #include "backends/sys/file.hpp"
 #include "backends/sys/pidfd.hpp"
@@ -19,20 +21,34 @@ using base::result;
 /// From SIGKILL to the end: at once, but for a call that waits for a disk.
 constexpr auto death_timeout = std::chrono::seconds(5);
 
-/// Program and environment can be made up by anyone, root inside a sandbox included. Root of the
-/// host, and in our process namespace, no sandbox can be.
-bool is_ours(const std::filesystem::path& process) {
-  struct stat owner {};  // of the directory itself: the effective uid, whatever is dumpable
-  if (::stat(process.c_str(), &owner) != 0 || owner.st_uid != 0) return false;
-  struct stat its {
-  }, mine{};
-  return ::stat((process / "ns/pid").c_str(), &its) == 0 &&
-         ::stat("/proc/self/ns/pid", &mine) == 0 && its.st_dev == mine.st_dev &&
-         its.st_ino == mine.st_ino;
-}
-
 bool is_gone(const base::error& e) {
   return e.sys_errno == ENOENT || e.sys_errno == ESRCH;
+}
+
+/// Of a line "Uid: real effective saved fs" in proc(5)'s status. The launcher's effective uid is
+/// for a moment that of an aether, whenever it makes a slot.
+result<std::optional<uid_t>> real_uid(const std::filesystem::path& process) {
+  constexpr std::string_view label = "\nUid:\t";
+  const auto status = sys::read_file(process / "status");
+  if (!status && !is_gone(status.error())) return fail(status.error());
+  const auto line = status ? status->find(label) : std::string::npos;
+  if (line == std::string::npos) return std::nullopt;
+  uid_t uid = 0;
+  const auto* digits = status->data() + line + label.size();
+  const auto parsed = std::from_chars(digits, status->data() + status->size(), uid);
+  if (parsed.ec != std::errc{}) return std::nullopt;
+  return uid;
+}
+
+/// Program and environment can be made up by anyone, root inside a sandbox included. Root of the
+/// host, and in our process namespace, no sandbox can be.
+result<bool> is_ours(const std::filesystem::path& process) {
+  DSEC_TRY(const auto uid, real_uid(process));
+  struct stat its {
+  }, mine{};
+  return uid == uid_t{0} && ::stat((process / "ns/pid").c_str(), &its) == 0 &&
+         ::stat("/proc/self/ns/pid", &mine) == 0 && its.st_dev == mine.st_dev &&
+         its.st_ino == mine.st_ino;
 }
 
 /// What keeps us from seeing it, such as a lack of descriptors, is an error: it is not absent.
@@ -41,7 +57,8 @@ result<bool> is_launcher_of(const std::string& pid, const std::filesystem::path&
   std::error_code gone;
   const auto program = std::filesystem::read_symlink(process / "exe", gone);
   if (gone || program != std::string("/memfd:") + launcher_program + " (deleted)") return false;
-  if (!is_ours(process)) return false;
+  DSEC_TRY(const bool ours, is_ours(process));
+  if (!ours) return false;
   const auto environment = sys::read_file(process / "environ");
   if (!environment && !is_gone(environment.error())) return fail(environment.error());
   return environment && environment->starts_with(launcher_variable(state) + '\0');
