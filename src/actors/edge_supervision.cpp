@@ -175,8 +175,16 @@ void edge_state::end_given_up(const std::string& id, const ledger_ptr& book) {
   if (!complete || book->released || !book->instance)
     return caf::anon_send(self, sandbox_released{id, false});
   book->stop_in_flight = true;
-  if (env->kill_pool->submit([book, instance = book->instance] { stop_job(book, instance); }))
+  const bool keep = is_to_be_kept(book->record) && !book->kept;
+  auto job = [env = env, book, instance = book->instance,
+              failed = keep ? book->status.record() : nullptr] {
+    if (failed) env->keep_failed(*failed, *instance);
+    stop_job(book, instance);
+  };
+  if (env->kill_pool->submit(std::move(job))) {
+    book->kept = book->kept || keep;
     return;
+  }
   book->stop_in_flight = false;
   self->delayed_send(self, give_up_retry, give_up_again{id});
 }

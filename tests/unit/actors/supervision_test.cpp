@@ -119,6 +119,21 @@ TEST_CASE("a sandbox whose actors keep dying is given up, and nothing of it is l
   CHECK(node.record(id)->phase == base::phase::failed);
 }
 
+TEST_CASE("a given-up sandbox that asked for a snapshot is shown to the hook before it is ended") {
+  node_fixture node;
+  client alice(node, "alice");
+  const auto id = node.running_sandbox(
+      alice, create([](auto c) { c.setOnFailure(dsec::proto::OnFailure::SNAPSHOT); }));
+  std::size_t alive = 0;
+  node.on_keep = [&] { alive = node.backend->live(); };
+  for (std::size_t i = 0; i <= actors::restart_budget::most; ++i) crash(node, node.actor_of(id));
+  REQUIRE(node.kept.size() == 1);
+  CHECK(node.kept[0].id == id);
+  CHECK(node.kept[0].phase == base::phase::failed);
+  CHECK(alive == 1);
+  CHECK(node.backend->live() == 0);
+}
+
 TEST_CASE("a node that gave up a sandbox is unhealthy for as long as its record is kept") {
   node_fixture node;
   client alice(node, "alice");
