@@ -77,6 +77,9 @@ class node_impl final : public node {
 
   base::result<void> start();
   [[nodiscard]] std::uint16_t port() const override { return listener_->port(); }
+  void report_host(const std::string& missing) override {
+    missing.empty() ? health_->clear("host_lacks") : health_->report("host_lacks", missing);
+  }
   void stop(std::chrono::milliseconds grace) override { end(grace, shut_down{}); }
   void leave(std::chrono::milliseconds grace) override { end(grace, shut_down{.leave = true}); }
 

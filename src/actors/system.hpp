@@ -36,6 +36,8 @@ class node {
   virtual ~node() = default;
   /// Where the gateway listens.
   [[nodiscard]] virtual std::uint16_t port() const = 0;
+  /// What the host lacks now of what a start of a sandbox needs, for /healthz; empty: nothing.
+  virtual void report_host(const std::string& missing) = 0;
   /// Ends all sandboxes, answers and closes all connections, ends all threads. `give_up` is called
   /// when that takes longer than `grace`.
   virtual void stop(std::chrono::milliseconds grace) = 0;

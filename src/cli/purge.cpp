@@ -9,6 +9,7 @@
 #include <cstring>
 #include <iostream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "backends/sys/file.hpp"
@@ -24,15 +25,26 @@ using base::fail;
 using base::fail_errno;
 using base::result;
 
-/// All that docs/disk-layout.md lists; the lock goes last. Names that begin with the second kind
-/// have something random behind them.
-constexpr std::array known_names{"instance",      "api-key",
-                                 "url",           "launcher.sock",
-                                 "worker.db",     "worker.db-wal",
-                                 "worker.db-shm", "images",
-                                 "skeleton",      "sandboxes",
-                                 "trash",         "probe",
-                                 "dsecd.log",     "demo-reference.json",
+/// All that docs/disk-layout.md lists, in the order in which it goes: a directory is known by the
+/// last three, so that a purge that was cut short can be repeated. Names that begin with the second
+/// kind have something random behind them.
+constexpr std::array known_names{"images",
+                                 "sandboxes",
+                                 "trash",
+                                 "skeleton",
+                                 "probe",
+                                 "dsecd.log",
+                                 "demo-reference.json",
+                                 "launcher.sock",
+                                 "url",
+                                 "api-key",
+                                 "url.tmp",
+                                 "api-key.tmp",
+                                 "instance.tmp",
+                                 "worker.db-wal",
+                                 "worker.db-shm",
+                                 "worker.db",
+                                 "instance",
                                  "lock"};
 constexpr std::string_view known_prefix = "demo-images.";
 
@@ -40,26 +52,35 @@ struct contents {
   std::vector<std::string> ours, foreign;
 };
 
+/// When it goes; known_names.size() for what is not dsecd's.
+std::size_t turn_of(std::string_view name) {
+  if (name.starts_with(known_prefix)) return 0;
+  const auto at = std::find(known_names.begin(), known_names.end(), name);
+  return static_cast<std::size_t>(at - known_names.begin());
+}
+
 result<contents> look(const base::paths& where) {
   DSEC_TRY(const auto directory, sys::open_directory(where.state()));
   DSEC_TRY(auto names, sys::list_directory(directory.get()));
-  std::sort(names.begin(), names.end());
+  std::sort(names.begin(), names.end(), [](const auto& a, const auto& b) {
+    return std::pair(turn_of(a), a) < std::pair(turn_of(b), b);
+  });
   contents found;
-  for (auto& name : names) {
-    const bool ours = name.starts_with(known_prefix) ||
-                      std::find(known_names.begin(), known_names.end(), name) != known_names.end();
-    (ours ? found.ours : found.foreign).push_back(std::move(name));
-  }
+  for (auto& name : names)
+    (turn_of(name) < known_names.size() ? found.ours : found.foreign).push_back(std::move(name));
   return found;
 }
 
-/// One that a dsecd has claimed: whatever else is named here by mistake stays as it is.
+/// One that a dsecd has claimed, whole or what a purge that was cut short has left of it: whatever
+/// else is named here by mistake stays as it is.
 result<void> check_is_state_directory(const base::paths& where) {
   std::error_code bad;
-  const bool ours = !instance_of(where).empty() &&
-                    std::filesystem::is_regular_file(where.lock(), bad) &&
-                    std::filesystem::is_regular_file(where.worker_db(), bad);
-  if (ours) return {};
+  const bool claimed =
+      !instance_of(where).empty() && std::filesystem::is_regular_file(where.lock(), bad);
+  const bool has_records = std::filesystem::is_regular_file(where.worker_db(), bad);
+  const auto found = look(where);
+  const bool last_two = found && found->ours.size() == 2;
+  if (claimed && (has_records || last_two)) return {};
   return fail(errc::invalid_argument, "'" + where.state().string() +
                                           "' is no state directory of a dsecd: nothing is deleted");
 }
@@ -78,7 +99,7 @@ void show(const base::paths& where, const contents& found) {
 }
 
 result<void> delete_ours(const base::paths& where) {
-  DSEC_TRY(const auto lock, state_lock::acquire(where, instance_of(where)));
+  DSEC_TRY(const auto lock, state_lock::acquire(where, instance_of(where), lock_use::clear));
   DSEC_TRY(const auto directory, sys::open_directory(where.state()));
   DSEC_TRY(const auto found, look(where));
   for (const auto& name : found.ours) {

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <iostream>
@@ -30,6 +31,12 @@ constexpr std::chrono::seconds stop_grace{60};
 
 /// Ends the sandboxes as well.
 constexpr int stop_all_signal = SIGUSR1;
+
+/// Until a host that lacked something is looked at again; a look starts a sandbox.
+constexpr timespec probe_pause{10, 0};
+
+/// Open files: of dsecd and its connections, and of a sandbox in which nothing runs.
+constexpr rlim_t own_files = 512, files_of_a_sandbox = 4;
 
 struct options {
   std::string role = "all";
@@ -70,25 +77,46 @@ std::string url_of(const base::gateway_config& gateway, std::uint16_t port) {
   return "ws://" + (v6 ? "[" + gateway.bind + "]" : gateway.bind) + ":" + std::to_string(port);
 }
 
-/// A node that could start no sandbox is not started: what the host lacks is said now, by name.
-base::result<void> check_host(backends::backend& backend) {
+/// What the host lacks of what sandboxes need, by name; empty when it has all.
+std::string find_lacks(backends::backend& backend) {
   std::string missing;
   for (const auto& item : backend.probe()) {
-    if (item.have) continue;
-    base::log::error("host_lacks", {{"what", item.what}, {"detail", item.detail}});
-    missing += (missing.empty() ? "" : "; ") + item.what + ": " + item.detail;
+    if (!item.have) missing += (missing.empty() ? "" : "; ") + item.what + ": " + item.detail;
   }
-  if (missing.empty()) return {};
-  return base::fail(base::errc::unsupported, "this host cannot run sandboxes: " + missing);
+  return missing;
 }
 
-/// A sandbox takes up to four, and one that is taken over comes with two of them at once.
-void raise_open_files() {
+/// Waits for a stop signal. What the host lacks is looked for again meanwhile: a disk that was full
+/// may have room again.
+int wait_for_signal(const sigset_t& signals, actors::node& node, backends::backend& backend,
+                    std::string missing) {
+  int signal = 0;
+  while (!missing.empty()) {
+    signal = ::sigtimedwait(&signals, nullptr, &probe_pause);
+    if (signal > 0) return signal;
+    missing = find_lacks(backend);
+    node.report_host(missing);
+    if (missing.empty()) base::log::info("host_lacks_nothing");
+  }
+  ::sigwait(&signals, &signal);
+  return signal;
+}
+
+/// As many as the host lets it have. A sandbox takes up to four, a few more per command that runs,
+/// and one that is taken over comes with two at once.
+void raise_open_files(const base::node_config& node) {
   rlimit files{};
-  if (::getrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_cur == files.rlim_max) return;
+  if (::getrlimit(RLIMIT_NOFILE, &files) != 0) return;
   files.rlim_cur = files.rlim_max;
   if (::setrlimit(RLIMIT_NOFILE, &files) != 0)
     base::log::warn("open_files_not_raised", {{"errno", errno}});
+  ::getrlimit(RLIMIT_NOFILE, &files);
+  const auto fitting = (files.rlim_cur - std::min(files.rlim_cur, own_files)) / files_of_a_sandbox;
+  const bool few = fitting < node.max_sandboxes;
+  base::log::write(few ? base::log::level::warn : base::log::level::info, "open_files",
+                   {{"limit", files.rlim_cur},
+                    {"idle_sandboxes", fitting},
+                    {"max_sandboxes", node.max_sandboxes}});
 }
 
 base::result<void> serve(const base::config& c) {
@@ -101,18 +129,21 @@ base::result<void> serve(const base::config& c) {
   const auto signals = stop_signals();
   ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   ::signal(SIGPIPE, SIG_IGN);
-  raise_open_files();
+  raise_open_files(c.node);
 
   const base::paths where(c.state);
-  DSEC_TRY(const auto lock, state_lock::acquire(where, c.node.instance));
+  DSEC_TRY(const auto lock, state_lock::acquire(where, c.node.instance, lock_use::serve));
   DSEC_TRY(auto key, load_or_make_api_key(where));
   DSEC_TRY(auto store, base::open_sqlite(where.worker_db(), base::durability::process,
                                          actors::worker_migrations()));
   DSEC_TRY(auto opened, container::container_backend::open(where, c.node, c.sandbox));
   const std::shared_ptr<container::container_backend> backend = std::move(opened);
-  if (auto able = check_host(*backend); !able) {
-    backend->leave();  // what an earlier dsecd has started may go on all the same
-    return able;
+  auto missing = find_lacks(*backend);
+  if (!missing.empty()) base::log::error("host_lacks", {{"what", missing}});
+  if (!missing.empty() && !backend->inherits_living()) {
+    // It could start no sandbox, and nobody waits for one that runs.
+    backend->leave();
+    return base::fail(base::errc::unsupported, "this host cannot run sandboxes: " + missing);
   }
   DSEC_TRY(const auto node, actors::start_node(c, {.backend = backend,
                                                    .images = fs::image_store(where),
@@ -124,12 +155,12 @@ base::result<void> serve(const base::config& c) {
     node->leave(stop_grace);  // a full disk is no reason to end what was taken over
     return published;
   }
+  node->report_host(missing);
   base::log::info("serving",
                   {{"url", url}, {"state", c.state.string()}, {"instance", c.node.instance}});
   notify_manager("READY=1");
 
-  int signal = 0;
-  ::sigwait(&signals, &signal);
+  const int signal = wait_for_signal(signals, *node, *backend, std::move(missing));
   base::log::info(signal == stop_all_signal ? "stopping" : "leaving", {{"signal", signal}});
   notify_manager("STOPPING=1");
   if (signal == stop_all_signal) {

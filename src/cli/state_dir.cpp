@@ -21,12 +21,21 @@ using base::fail_errno;
 
 // POSIX record locks rather than flock(2): F_GETLK names the holder, so `dsecd stop` needs no pid
 // file that lies. Their price (fcntl(2)): closing any descriptor of the file drops the lock, so a
-// holder opens it only once.
-struct flock whole_file() {
+// holder opens it only once. How much of the file is locked says what for: each excludes the other.
+constexpr off_t to_the_end = 0, first_byte = 1;
+
+struct flock request_for(lock_use use) {
   struct flock f {};
   f.l_type = F_WRLCK;
   f.l_whence = SEEK_SET;
+  f.l_len = use == lock_use::serve ? to_the_end : first_byte;
   return f;
+}
+
+/// `purge` deletes the file that it holds: a lock on what has no name any more excludes nobody.
+bool has_name(int fd) {
+  struct stat st {};
+  return ::fstat(fd, &st) == 0 && st.st_nlink > 0;
 }
 
 base::result<void> write_whole(const std::filesystem::path& file, const std::string& text) {
@@ -49,26 +58,39 @@ base::result<void> claim_for(const base::paths& paths, const std::string& instan
                                   "'; give --instance " + owner + " or another --state");
 }
 
+base::result<void> make_private(const std::filesystem::path& state) {
+  std::error_code ec;
+  std::filesystem::create_directories(state, ec);
+  if (ec)
+    return fail(
+        base::from_errno("cannot make state directory '" + state.string() + "'", ec.value()));
+  if (::chmod(state.c_str(), 0700) != 0)
+    return fail_errno("cannot make state directory '" + state.string() + "' private");
+  return {};
+}
+
+base::error held_by_another(const base::paths& paths) {
+  const auto found = find_lock_owner(paths);
+  auto text = "state directory '" + paths.state().string() + "' is in use";
+  if (!found || !*found) return {errc::already_exists, text + "; try again", 0};
+  text += " by pid " + std::to_string((*found)->pid);
+  return {errc::already_exists,
+          text + ((*found)->use == lock_use::serve
+                      ? "; stop that dsecd (dsecd stop) or give another --state"
+                      : ", a `dsecd stop --all` or `dsecd purge`; wait for its end"),
+          0};
+}
+
 }  // namespace
 
-base::result<state_lock> state_lock::acquire(const base::paths& paths,
-                                             const std::string& instance) {
-  std::error_code ec;
-  std::filesystem::create_directories(paths.state(), ec);
-  if (ec || ::chmod(paths.state().c_str(), 0700) != 0) {
-    return fail_errno("cannot make state directory '" + paths.state().string() + "'");
-  }
+base::result<state_lock> state_lock::acquire(const base::paths& paths, const std::string& instance,
+                                             lock_use use) {
+  if (use == lock_use::serve) DSEC_CHECK(make_private(paths.state()));
   const int fd = ::open(paths.lock().c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   if (fd < 0) return fail_errno("cannot open '" + paths.lock().string() + "'");
   state_lock lock(paths, fd);
-  auto request = whole_file();
-  if (::fcntl(fd, F_SETLK, &request) != 0) {
-    const auto holder = lock_holder(paths);
-    const auto who = holder && *holder ? " by pid " + std::to_string(**holder) : std::string();
-    return fail(errc::already_exists, "state directory '" + paths.state().string() + "' is in use" +
-                                          who +
-                                          "; stop that dsecd (dsecd stop) or give another --state");
-  }
+  auto request = request_for(use);
+  if (::fcntl(fd, F_SETLK, &request) != 0 || !has_name(fd)) return fail(held_by_another(paths));
   DSEC_CHECK(claim_for(paths, instance));
   return lock;
 }
@@ -81,6 +103,10 @@ state_lock::~state_lock() {
 }
 
 base::result<void> state_lock::publish_url(const std::string& url) const {
+  // Its time says that it holds again.
+  if (read_line(paths_.url()) == url &&
+      ::utimensat(AT_FDCWD, paths_.url().c_str(), nullptr, 0) == 0)
+    return {};
   return write_whole(paths_.url(), url + "\n");
 }
 
@@ -88,21 +114,21 @@ std::string instance_of(const base::paths& paths) {
   return read_line(paths.instance_file());
 }
 
-base::result<std::optional<pid_t>> lock_holder(const base::paths& paths) {
+base::result<std::optional<lock_owner>> find_lock_owner(const base::paths& paths) {
   const int fd = ::open(paths.lock().c_str(), O_RDWR | O_CLOEXEC);
   if (fd < 0) {
-    if (errno == ENOENT) return std::optional<pid_t>();
+    if (errno == ENOENT) return std::optional<lock_owner>();
     return fail_errno("cannot open '" + paths.lock().string() + "'");
   }
-  auto request = whole_file();
+  auto request = request_for(lock_use::serve);
   const int rc = ::fcntl(fd, F_GETLK, &request);
   const int number = errno;
   ::close(fd);
   if (rc != 0)
     return fail(
         base::from_errno("cannot query the lock of '" + paths.state().string() + "'", number));
-  if (request.l_type == F_UNLCK) return std::optional<pid_t>();
-  return std::optional<pid_t>(request.l_pid);
+  if (request.l_type == F_UNLCK) return std::optional<lock_owner>();
+  return lock_owner{request.l_pid, request.l_len == to_the_end ? lock_use::serve : lock_use::clear};
 }
 
 base::result<std::string> load_or_make_api_key(const base::paths& paths) {

@@ -1,46 +1,60 @@
 // dsecd stop: ends the daemon that holds a state directory. Its sandboxes run on, or end (--all).
 #include "cli/stop.hpp"
 
-#include <poll.h>
 #include <signal.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <iostream>
 
-#include "base/unique_fd.hpp"
 #include "cli/cli.hpp"
+#include "cli/holder.hpp"
 #include "cli/state_dir.hpp"
 #include "cli/unattended.hpp"
 
 namespace dsec::cli {
 namespace {
 
-/// Whether there was a daemon: it has had the signal and has ended.
-base::result<bool> end_daemon(const base::paths& where, int signal, std::chrono::seconds patience) {
-  DSEC_TRY(const auto holder, lock_holder(where));
-  if (!holder) return false;
-  const auto name = "dsecd (pid " + std::to_string(*holder) + ")";
-  // A pidfd, so that neither the signal nor the wait can hit a process that took the number over.
-  const base::unique_fd process(static_cast<int>(::syscall(SYS_pidfd_open, *holder, 0)));
-  if (!process) return base::fail_errno("cannot open process " + std::to_string(*holder));
-  if (::syscall(SYS_pidfd_send_signal, process.get(), signal, nullptr, 0) != 0)
-    return base::fail_errno("cannot signal " + name);
-  struct pollfd ended {
-    process.get(), POLLIN, 0
-  };
-  const auto wait = std::chrono::duration_cast<std::chrono::milliseconds>(patience);
-  if (::poll(&ended, 1, static_cast<int>(wait.count())) != 1) {
-    return base::fail(base::errc::deadline_exceeded, name + " still stops after " +
-                                                         std::to_string(patience.count()) +
-                                                         " s; wait, or look at its log");
+using base::result;
+
+/// Whether there was a daemon: it has had the signal and has ended. Who only works on the directory
+/// is left to finish that.
+result<bool> end_daemon(const base::paths& where, int signal, sys::deadline until) {
+  while (true) {
+    DSEC_TRY(const auto found, holder::find(where));
+    if (!found) return false;
+    if (found->serves()) DSEC_CHECK(found->signal(signal));
+    DSEC_CHECK(found->wait(until));
+    if (found->serves()) return true;
   }
-  return true;
 }
 
-base::result<void> stop_daemon(const base::config& c, std::chrono::seconds patience) {
+/// Two that end the same daemon come here one after the other.
+result<state_lock> lock_alone(const base::paths& where, const std::string& instance,
+                              sys::deadline until) {
+  while (true) {
+    auto lock = state_lock::acquire(where, instance, lock_use::clear);
+    if (lock || lock.error().code != base::errc::already_exists) return lock;
+    DSEC_TRY(const auto found, holder::find(where));
+    if (found && found->serves()) return lock;  // it was started meanwhile
+    if (found) DSEC_CHECK(found->wait(until));
+  }
+}
+
+/// How many sandboxes had been left.
+result<std::size_t> end_the_rest(const base::paths& where, const base::config& c,
+                                 sys::deadline until) {
+  auto mine = c;
+  mine.node.instance = instance_of(where);
+  if (mine.node.instance.empty()) return 0;  // nothing ever was here, or it has been purged
+  DSEC_TRY(const auto lock, lock_alone(where, mine.node.instance, until));
+  DSEC_TRY(const auto ended, end_what_is_left(lock, mine));
+  ::unlink(where.url().c_str());  // there will be nobody to wait for
+  return ended;
+}
+
+result<void> stop_daemon(const base::config& c, std::chrono::seconds patience) {
   const base::paths where(c.state);
-  DSEC_TRY(const auto stopped, end_daemon(where, SIGTERM, patience));
+  DSEC_TRY(const auto stopped, end_daemon(where, SIGTERM, sys::after(patience)));
   DSEC_TRY(const auto count, count_living(where));
   std::cout << (stopped ? "stopped dsecd" : "no dsecd holds '" + c.state.string() + "'")
             << left_running(c.state, count) << "\n";
@@ -58,18 +72,12 @@ std::string left_running(const std::filesystem::path& state, std::size_t count) 
          "` ends them";
 }
 
-base::result<void> stop_everything(const base::config& c, std::chrono::seconds patience) {
+result<void> stop_everything(const base::config& c, std::chrono::seconds patience) {
   const base::paths where(c.state);
-  DSEC_TRY(const auto stopped, end_daemon(where, SIGUSR1, patience));
-  // Also after a daemon: one that was killed or gave up meanwhile leaves something behind.
-  const auto instance = instance_of(where);
-  std::size_t ended = 0;
-  if (!instance.empty()) {
-    auto mine = c;
-    mine.node.instance = instance;
-    DSEC_TRY(const auto lock, state_lock::acquire(where, instance));
-    DSEC_TRY(ended, end_what_is_left(lock, mine));
-  }
+  const auto until = sys::after(patience);
+  DSEC_TRY(const auto stopped, end_daemon(where, SIGUSR1, until));
+  // Also after a daemon: one that was killed, or could not end everything, leaves something behind.
+  DSEC_TRY(const auto ended, end_the_rest(where, c, until));
   if (stopped)
     std::cout << "stopped dsecd and its sandboxes\n";
   else

@@ -38,19 +38,25 @@ class Daemon:
     """`dsecd serve` on a free port of loopback."""
 
     def __init__(
-        self, name: str, config: str = "", environment: dict[str, str] | None = None,
+        self,
+        name: str,
+        config: str = "",
+        environment: dict[str, str] | None = None,
         program: Path | None = None,
-    ):  # fmt: skip
+        place: Path | None = None,
+    ):
         """`config` is TOML for `--config`; `environment` is the daemon's alone; `program` is
-        another dsecd than the one under test.
+        another dsecd than the one under test; its state directory is made in `place`.
         """
         self.instance = f"e2e-{os.getpid()}-{name}"
-        self.state = Path(tempfile.mkdtemp(prefix="dsec-e2e-"))
+        self.state = Path(tempfile.mkdtemp(prefix="dsec-e2e-", dir=place))
         self.log = self.state.with_suffix(".log")
         self.config = self.state.with_suffix(".toml")
         self.config.write_text(config)
         self.own_environment = environment or {}
         self.program = program or binary()
+        self.wrapper: list[str] = []
+        """Words of a command that runs it, such as prlimit(1)."""
         self.port = host.free_port()
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -70,7 +76,8 @@ class Daemon:
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 [
-                    self.program, "serve", "--role=all", "--config", self.config, "--state", self.state,
+                    *self.wrapper, self.program, "serve", "--role=all",
+                    "--config", self.config, "--state", self.state,
                     "--instance", self.instance, "--port", str(self.port),
                 ],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
@@ -84,7 +91,9 @@ class Daemon:
             time.sleep(0.01)
 
     def _published(self) -> tuple[int, int] | None:
-        """Which file holds the address, if any: each start puts another one in its place."""
+        """Which file holds the address, if any: each start puts another one in its place, or gives it
+        another time when the address is the same.
+        """
         try:
             status = (self.state / "url").stat()
         except FileNotFoundError:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
+import resource
 import shutil
 import signal
 import socket
@@ -130,6 +132,7 @@ def test_stop_all_ends_what_runs_on_without_a_daemon(own: Daemon, how: Callable[
     assert f"no dsecd holds '{own.state}'; 3 sandboxes run on" in said
     said = own.dsecd("stop", "--all")
     assert "ended 3 sandboxes" in said
+    assert not (own.state / "url").exists()
     assert not alive(marker)
     assert not own.launcher
     assert eventually(lambda: not own.leaks()), own.leaks()
@@ -201,6 +204,28 @@ def test_purge_refuses_what_is_no_state_directory(tmp_path: Path, content: list[
     assert done.returncode == 64
     assert "no state directory" in done.stderr
     assert sorted(f.name for f in tmp_path.iterdir()) == sorted(content)
+
+
+def test_a_purge_that_failed_can_be_repeated(own: Daemon):
+    own.stop()
+    busy = own.state / "trash"
+    subprocess.run(["mount", "--bind", busy, busy], check=True)
+    try:
+        assert "cannot remove directory 'trash'" in own.dsecd("purge", "--yes", code=70)
+    finally:
+        subprocess.run(["umount", busy], check=True)
+    own.dsecd("purge", "--yes")
+    assert not own.state.exists()
+
+
+@pytest.mark.parametrize("left", [["instance", "lock"], ["instance", "lock", "worker.db"]])
+def test_a_purge_that_was_killed_can_be_repeated(own: Daemon, left: list[str]):
+    own.stop()
+    for entry in own.state.iterdir():
+        if entry.name not in left:
+            shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+    own.dsecd("purge", "--yes")
+    assert not own.state.exists()
 
 
 def test_the_service_manager_is_told_when_it_is_ready(tiny_tree: Path, tmp_path: Path):
@@ -292,6 +317,50 @@ def test_stopping_it_leaves_only_what_cannot_be_killed(own: Daemon, ice: Path):
     thaw(ice)
     own.start()
     assert {s.phase for s in Sandbox.list()} == {"stopped", "failed"}
+
+
+def test_stop_all_and_purge_fail_while_something_cannot_be_killed(own: Daemon, ice: Path):
+    """A daemon that could not end it has given up the sandbox, but nobody may take it for gone."""
+    Sandbox.create(TINY, memory_mb=32).commands.start("sleep 31418")
+    freeze(ice, "31418")
+    for arguments in (["stop", "--all"], ["purge", "--yes"]):
+        said = own.dsecd(*arguments, code=75)
+        assert own.instance in said  # its control group
+        assert not own.running
+        assert alive("31418")
+        assert (own.state / "worker.db").exists()
+    thaw(ice)
+    own.dsecd("purge", "--yes")
+    assert not alive("31418")
+    assert not own.state.exists()
+
+
+@pytest.mark.parametrize("second", [["stop"], ["stop", "--all"]])
+def test_two_that_stop_at_once_do_not_hit_each_other(own: Daemon, ice: Path, second: list[str]):
+    Sandbox.create(TINY, memory_mb=32).commands.start("sleep 31419")
+    freeze(ice, "31419")
+    own.kill()
+    first = subprocess.Popen(
+        [binary(), "stop", "--all", "--config", own.config, "--state", own.state],
+        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    assert eventually(lambda: f" {first.pid} " in Path("/proc/locks").read_text())
+    thawing = threading.Timer(1, thaw, [ice])
+    thawing.start()
+    said = own.dsecd(*second)
+    assert first.wait(30) == 0
+    assert "no dsecd holds" in said
+    thawing.join()
+    assert not alive("31419")
+
+
+def test_the_start_says_how_many_sandboxes_the_open_files_suffice_for(own: Daemon):
+    own.wrapper = ["prlimit", "--nofile=1024:4096"]
+    own.restart()
+    (line,) = [json.loads(s) for s in own.tail(50).splitlines() if '"open_files"' in s][-1:]
+    assert (line["level"], line["limit"], line["max_sandboxes"]) == ("warn", 4096, 4096)
+    assert 500 < line["idle_sandboxes"] < 1024
+    assert resource.prlimit(own.pid, resource.RLIMIT_NOFILE) == (4096, 4096)
 
 
 def test_the_key_and_the_address_are_the_owners_only(own: Daemon):

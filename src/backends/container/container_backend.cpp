@@ -215,9 +215,13 @@ void container_backend::let_go() {
 result<void> container_backend::remove_all() {
   host_->relaunching.stop();
   host_->chores.stop();
-  std::string failed;
+  std::optional<base::error> failed;
   const auto note = [&](const result<void>& outcome) {
-    if (!outcome) failed += (failed.empty() ? "" : "; ") + outcome.error().to_string();
+    if (outcome) return;
+    if (failed)
+      failed->message += "; " + outcome.error().to_string();
+    else
+      failed = {outcome.error().code, "close: " + outcome.error().to_string(), 0};
   };
   note(host_->slots.drain());
   if (!settled_ || !host_->left.empty()) note(end_leftovers(*host_));
@@ -225,8 +229,9 @@ result<void> container_backend::remove_all() {
   note(host_->launcher.shutdown());
   note(host_->groups.remove(sys::after(remove_timeout)));
   host_->trash->empty();
+  if (failed) return fail(std::move(*failed));
+  // The last of all: while it is there, something may be left that is to be ended.
   ::unlink(host_->paths.launcher_socket().c_str());
-  if (!failed.empty()) return fail(errc::internal, "close: " + failed);
   return {};
 }
 

@@ -45,6 +45,9 @@ class container_backend final : public backends::backend {
   void leave() override;
   void refill() override;
 
+  /// Whether sandboxes of an earlier run live that nobody has taken over yet.
+  [[nodiscard]] bool inherits_living() const { return host_->left.any_alive(); }
+
   /// Ends the launcher and removes everything that this instance has on the host but records.
   /// errc::wrong_phase while sandboxes live; goes on after errors and reports all. After leave() it
   /// lets go of everything instead. No start succeeds afterwards. Idempotent.

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -63,6 +64,11 @@ base::result<bool> inheritance::take(
 bool inheritance::empty() {
   const std::scoped_lock lock(mutex_);
   return held_.empty();
+}
+
+bool inheritance::any_alive() {
+  const std::scoped_lock lock(mutex_);
+  return std::any_of(held_.begin(), held_.end(), [](const auto& s) { return lives(s.second); });
 }
 
 std::vector<listed_sandbox> inheritance::take_rest() {

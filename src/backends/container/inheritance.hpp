@@ -33,6 +33,7 @@ class inheritance {
   base::result<bool> take(const std::string& id,
                           const std::function<base::result<void>(listed_sandbox&)>& use);
   [[nodiscard]] bool empty();
+  [[nodiscard]] bool any_alive();
   /// Everything that was not taken.
   std::vector<listed_sandbox> take_rest();
 

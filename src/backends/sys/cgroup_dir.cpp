@@ -46,8 +46,10 @@ result<void> remove_group(int parent, const std::string& name, deadline until) {
   }
   while (::unlinkat(parent, name.c_str(), AT_REMOVEDIR) != 0) {
     if (errno == ENOENT) return {};
-    if (errno != EBUSY || remaining_ms(until) == 0)
-      return fail_errno("cannot remove group '" + name + "'");
+    if (errno != EBUSY) return fail_errno("cannot remove group '" + name + "'");
+    if (remaining_ms(until) == 0)
+      return fail({base::errc::deadline_exceeded,
+                   "cannot remove group '" + name + "', something in it does not die", EBUSY});
     std::this_thread::sleep_for(busy_retry);
   }
   return {};
