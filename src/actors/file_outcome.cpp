@@ -22,24 +22,33 @@ base::error about_exit(backends::exec_kind kind, const std::string& path,
   return base::from_errno(attempt(kind, path), e.exit_code);
 }
 
+base::error disk_took_less(std::uint64_t kept, std::uint64_t total) {
+  return {errc::io,
+          "the disk with the state directory took " + std::to_string(kept) + " of " +
+              std::to_string(total) + " bytes on their way out of the sandbox; make room there",
+          0};
+}
+
 base::result<std::uint64_t> size_after(backends::instance& instance,
                                        const backends::command_exited& e) {
   DSEC_TRY(const auto bytes, read_stream(instance, e.id, backends::stream::err, e.stderr_total, 8));
   std::uint64_t size = 0;
-  if (bytes.size() != sizeof size)
-    return fail(errc::internal, "a file helper did not report the file's size");
-  std::memcpy(&size, bytes.data(), sizeof size);
-  return size;
+  if (bytes.size() == sizeof size) {
+    std::memcpy(&size, bytes.data(), sizeof size);
+    return size;
+  }
+  if (e.stderr_total == sizeof size) return fail(disk_took_less(bytes.size(), e.stderr_total));
+  return fail(errc::internal, "a file helper did not report the file's size");
 }
 
 base::result<std::uint64_t> outcome_of_write(backends::instance& instance, const std::string& path,
                                              const backends::command_exited& e) {
   if (e.exit_code != 0) return fail(about_exit(backends::exec_kind::write_file, path, e));
   auto size = size_after(instance, e);
-  if (size) return size;
-  // It is done and not to be done again, so this is not for another try.
-  return fail(errc::internal,
-              "'" + path + "' was written, but its size is not known: " + size.error().to_string());
+  if (!size)
+    size.error().message =
+        "'" + path + "' was written, but its size is not known: " + size.error().message;
+  return size;
 }
 
 }  // namespace dsec::actors

@@ -22,6 +22,9 @@ std::string attempt(backends::exec_kind kind, const std::string& path);
 base::error about_exit(backends::exec_kind kind, const std::string& path,
                        const backends::command_exited& e);
 
+/// What a helper said or read could not be stored on the way.
+base::error disk_took_less(std::uint64_t kept, std::uint64_t total);
+
 /// The size of the file.
 base::result<std::uint64_t> size_after(backends::instance& instance,
                                        const backends::command_exited& e);

@@ -24,9 +24,11 @@ base::error too_late(const backends::exec_spec& spec) {
 base::result<proto::frame> make_file_answer(std::uint64_t request, backends::instance& instance,
                                             const backends::exec_spec& spec,
                                             const backends::command_exited& e) {
-  DSEC_TRY(const auto size, size_after(instance, e));
   DSEC_TRY(const auto data,
            read_stream(instance, e.id, backends::stream::out, e.stdout_total, spec.length));
+  if (const auto all = std::min<std::uint64_t>(e.stdout_total, spec.length); data.size() < all)
+    return base::fail(disk_took_less(data.size(), all));
+  DSEC_TRY(const auto size, size_after(instance, e));
   return file_data_reply(request, data, spec.offset, size);
 }
 
@@ -170,7 +172,10 @@ bool sandbox_state::file_exited(const backends::command_exited& e) {
     answer_from_pool(std::move(w), [instance = book->instance, spec, e, request] {
       auto made = make_file_answer(request, *instance, spec, e);
       instance->forget(e.id);
-      return made ? *made : error_reply(request, made.error(), spec.argv.at(0));
+      if (made) return *made;
+      auto why = std::move(made).error();
+      why.message = attempt(spec.kind, spec.argv.at(0)) + ": " + why.message;
+      return error_reply(request, why, spec.argv.at(0));
     });
   }
   if (who.empty()) forget_file(e.id);

@@ -64,7 +64,11 @@ errc code_of(int number) {
     case ENOSPC:
     case EDQUOT:
     case EIO:
+    case EROFS:
       return errc::io;
+    case EMFILE:
+    case ENFILE:
+      return errc::capacity;
     case ETIMEDOUT:
       return errc::deadline_exceeded;
     default:

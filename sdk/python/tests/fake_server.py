@@ -34,6 +34,8 @@ class FakeCommand:
     stdout: bytes = b""
     stderr: bytes = b""
     cap: int = 64 << 20
+    room: int = 1 << 40
+    """Bytes of a stream that the disk takes."""
     exit_code: int = 0
     signal: int = 0
     timed_out: bool = False
@@ -42,6 +44,8 @@ class FakeCommand:
     def kept(self, data: bytes, offset: int) -> tuple[int, bytes]:
         """(offset, bytes) of what is there from `offset` on; the middle beyond the cap is gone."""
         half = self.cap // 2
+        if min(len(data), self.cap) > self.room:
+            return offset, data[offset : self.room]
         if len(data) <= self.cap or offset >= len(data) - half:
             return offset, data[offset:]
         if offset < half:
@@ -71,6 +75,8 @@ class FakeServer:
         self.most_in_flight = 0
         self.create_delay = 0.0
         self.output_piece = 8 << 20
+        self.room = 1 << 40
+        """Of later commands, see there."""
         self.lose_before: dict[str, int] = {}
         """Request kind -> how often the connection is cut before the request is looked at."""
         self.lose_after: dict[str, int] = {}
@@ -284,6 +290,7 @@ class FakeServer:
             self.starts.append(body.commandId)
             command = FakeCommand(body.commandId, body.sandboxId, words, bytes(body.stdin))
             command.cap = body.outputLimit or command.cap
+            command.room = self.room
             self.commands[key] = command
             self._run(command, words, body)
         command = self.commands[key]

@@ -78,6 +78,17 @@ def test_run_with_a_time_limit_exits_as_timeout_does(server, dsec):
     assert "time limit of 0.1 s" in done.err
 
 
+def test_output_that_was_lost_is_told_and_is_no_success(server, dsec):
+    server.room = 10
+    done = dsec("run", "tiny:1", "--", "out", "1000")
+    assert (done.code, done.out) == (74, pattern(10).decode())
+    assert "990 of 1000 bytes of its stdout were lost" in done.err
+    done = dsec("run", "tiny:1", "-o", "json", "--", "out", "1000")
+    assert done.code == 74
+    assert done.json["exit_code"] == 0
+    assert done.json["error"]["code"] == "io"
+
+
 def test_run_keeps_the_sandbox_when_asked(server, dsec):
     done = dsec("run", "tiny:1", "--keep", "--", "echo", "hi")
     sandbox = next(iter(server.sandboxes))

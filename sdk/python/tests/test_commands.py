@@ -15,6 +15,7 @@ from libdsec import (
     DSecError,
     ExecFailedError,
     InvalidArgumentError,
+    IoError,
     NotFoundError,
     TooLargeError,
     _async_commands,
@@ -126,18 +127,33 @@ def test_truncated_output_is_head_and_tail_and_says_what_is_missing(server: Fake
     assert r.exit_code == 0
 
 
-def test_output_that_the_servers_disk_did_not_take_is_truncated(server: FakeServer):
-    async def work(s):
-        command = await s.commands.start("out 3000000")
-        server.commands[s.id, command.id].stdout = pattern(2_000_000)
-        return await command.wait()
-
-    r = in_sandbox(work)
-    assert r.exit_code == 0
-    assert r.stdout_truncated
+@pytest.mark.parametrize("limit", [0, 2_500_000])
+@pytest.mark.parametrize("room", [0, 10, 2_000_000])
+def test_output_that_the_servers_disk_did_not_take_is_an_error_of_the_result(
+    server: FakeServer, room: int, limit: int
+):
+    server.room = room
+    r = in_sandbox(lambda s: s.commands.run("out 3000000", output_limit=limit))
+    assert (r.exit_code, r.ok, r.stdout_truncated) == (0, False, True)
     assert r.stdout_total == 3_000_000
-    assert r.stdout_bytes == pattern(2_000_000)
-    assert r.stdout_dropped == ((2_000_000, 1_000_000),)
+    assert r.stdout_bytes == pattern(room)
+    assert r.stdout_dropped == ((room, 3_000_000 - room),)
+    assert isinstance(r.error, IoError)
+    assert (r.error.code, r.error.object) == ("io", r.command_id)
+    assert f"{3_000_000 - room} of 3000000 bytes of its stdout" in r.error.message
+
+
+def test_output_that_the_servers_disk_did_not_take_raises_where_success_is_asked_for(
+    server: FakeServer,
+):
+    async def stream(s):
+        return [data async for _, data in (await s.commands.start("out 3000000")).stream()]
+
+    server.room = 100
+    with pytest.raises(IoError, match="2999900 of 3000000"):
+        in_sandbox(lambda s: s.commands.run("out 3000000", check=True))
+    with pytest.raises(IoError, match="2999900 of 3000000"):
+        in_sandbox(stream)
 
 
 def test_the_servers_time_limit_is_a_result(server: FakeServer):

@@ -125,27 +125,27 @@ result<output_piece> spool_dir::read(const std::string& command, stream which, s
            sys::open_at(AT_FDCWD, path_ / file_name(command, which), O_RDONLY | O_NOFOLLOW));
   output_piece piece;
   piece.offset = offset;
-  std::uint64_t end = 0;
-  if (total) {
+  DSEC_TRY(const auto size, file_size(file.get()));
+  // Of a running command only the first half stands still; behind it the ring turns.
+  auto end = std::min(size, layout.half());
+  auto dropped_to = layout.dropped_from();
+  if (total && size < std::min(*total, cap)) {
+    end = size;  // the disk took no more: what there is has never turned
+  } else if (total) {
     end = *total;
-    const auto to = layout.dropped_to(end);
-    if (offset >= layout.dropped_from() && offset < to) piece.offset = to;
-  } else {
-    // Of a running command only the first half stands still; behind it the ring turns.
-    DSEC_TRY(const auto size, file_size(file.get()));
-    end = std::min(size, layout.half());
+    dropped_to = layout.dropped_to(end);
   }
+  if (offset >= layout.dropped_from() && offset < dropped_to) piece.offset = dropped_to;
   auto position = piece.offset;
   auto left = position < end ? std::min({length, end - position, max_piece}) : 0;
   while (left > 0) {
     const bool in_head = position < layout.half();
-    if (in_head && total && layout.dropped_to(*total) > layout.half() &&
-        position + left > layout.half())
+    if (in_head && dropped_to > layout.half() && position + left > layout.half())
       left = layout.half() - position;  // what follows the head was dropped: the next call jumps
     const auto step = std::min(left, layout.contiguous(position));
     const auto before = piece.data.size();
     DSEC_CHECK(append_range(file.get(), layout.file_offset(position), step, piece.data));
-    if (piece.data.size() - before < step) break;  // written less than announced: disk full
+    if (piece.data.size() - before < step) break;  // of an older aether: less than announced
     position += step;
     left -= step;
   }

@@ -6,7 +6,8 @@ namespace {
 
 char buffer[65536];  // a pipe holds no more by default
 
-void store(int spool, spool_layout layout, uint64_t position, const char* from, size_t n) {
+/// False: part of it is lost.
+bool store(int spool, spool_layout layout, uint64_t position, const char* from, size_t n) {
   while (n > 0) {
     const uint64_t room = layout.contiguous(position);
     const size_t piece = n < room ? n : static_cast<size_t>(room);
@@ -14,13 +15,14 @@ void store(int spool, spool_layout layout, uint64_t position, const char* from, 
     while (done < piece) {
       const long r =
           sys::pwrite(spool, from + done, piece - done, layout.file_offset(position) + done);
-      if (r <= 0) break;  // lost, but counted
+      if (r <= 0) return false;
       done += static_cast<size_t>(r);
     }
     position += piece;
     from += piece;
     n -= piece;
   }
+  return true;
 }
 
 }  // namespace
@@ -33,7 +35,7 @@ output_stream::progress output_stream::pump(uint64_t cap) {
     pipe.reset();
     return progress::ended;
   }
-  store(spool.get(), spool_layout{cap}, total, buffer, static_cast<size_t>(n));
+  if (!cut) cut = !store(spool.get(), spool_layout{cap}, total, buffer, static_cast<size_t>(n));
   total += static_cast<uint64_t>(n);
   return progress::data;
 }

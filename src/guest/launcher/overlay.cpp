@@ -81,7 +81,8 @@ status finish(const fd& context, unsigned root_id, fd& root) {
   LAUNCH_TRY("fsmount", root.get());
   struct statfs info {};
   LAUNCH_TRY("statfs", sys::call(SYS_fstatfs, root.get(), &info));
-  if ((info.f_flags & ST_RDONLY) != 0) return {"read-only", EROFS};
+  // So it is, without an error, when the work directory could not be made.
+  if ((info.f_flags & ST_RDONLY) != 0) return {"read-only: is the disk full?", EROFS};
   return {};
 }
 

@@ -94,6 +94,23 @@ TEST_CASE(
   check_bytes(tail);
 }
 
+TEST_CASE("a spool that a full disk has cut is read to its end and nothing is invented") {
+  const std::uint64_t kept = GENERATE(0, 1, 2047, 2048, 2049, 4095);
+  const std::uint64_t total = GENERATE(4096, 4097, 100'001);
+  spooled s(kept);
+  std::uint64_t at = 0;
+  while (true) {
+    const auto piece = s.read(at, 700, total);
+    REQUIRE(piece.offset == at);
+    if (piece.data.empty()) break;
+    check_bytes(piece);
+    at += piece.data.size();
+  }
+  CHECK(at == kept);
+  CHECK(s.read(kept + 1, 700, total).data.empty());
+  CHECK(s.read(total - 1, 700, total).data.empty());
+}
+
 TEST_CASE("a full spool without a dropped byte is contiguous") {
   spooled s(cap);
   const auto all = s.read(0, cap, cap);

@@ -19,6 +19,7 @@ from .errors import (
     DeadlineExceededError,
     DSecError,
     InvalidArgumentError,
+    IoError,
     NotFoundError,
     TooLargeError,
     UnavailableError,
@@ -33,6 +34,18 @@ _MARGIN_SECONDS = 10.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 0.25
 
 STDOUT, STDERR = "stdout", "stderr"
+
+
+def lost_output(command_id: str, lost: Mapping[str, tuple[int, int]]) -> IoError:
+    """`lost` has, per stream, how many bytes are missing of how many."""
+    what = " and ".join(
+        f"{missing} of {total} bytes of its {stream}" for stream, (missing, total) in lost.items()
+    )
+    return IoError(
+        f"command {command_id} has ended, but {what} were lost: the disk with the daemon's state "
+        "directory did not take them; make room there and run it again",
+        object=command_id,
+    )
 
 
 class AsyncCommand:
@@ -142,9 +155,11 @@ class AsyncCommand:
         """("stdout" or "stderr", bytes) as they come, until it has ended and all was read.
 
         Of a command that writes more than its output limit, the first half of the limit comes while
-        it runs, the last half when it has ended; the middle is dropped, as in `result`.
+        it runs, the last half when it has ended; the middle is dropped, as in `result`. IoError, at
+        the end, when output was lost that is within the limit.
         """
         offsets = {STDOUT: 0, STDERR: 0}
+        lost: dict[str, tuple[int, int]] = {}
         unfinished = [STDOUT, STDERR]
         pause = _FIRST_PAUSE
         while unfinished:
@@ -155,13 +170,17 @@ class AsyncCommand:
                 if piece.data:
                     progress = True
                     yield name, piece.data
-                elif piece.ended and offsets[name] >= piece.total:
+                elif piece.ended:
                     unfinished.remove(name)
+                    if offsets[name] < piece.total:
+                        lost[name] = (piece.total - offsets[name], piece.total)
             if progress:
                 pause = _FIRST_PAUSE
             elif unfinished:
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE)
+        if lost:
+            raise lost_output(self.id, lost)
 
     async def _get(self, wait_seconds: float) -> CommandState:
         state: CommandState = await self._client._request(
@@ -178,11 +197,12 @@ class AsyncCommand:
         """The result with its whole output: what did not come in the reply is fetched in pieces."""
         if self._result is None:
             s = self._state
+            lost: dict[str, tuple[int, int]] = {}
             stdout, stdout_dropped = await self._rest(
-                STDOUT, s.stdout, s.stdout_total, s.stdout_truncated
+                STDOUT, s.stdout, s.stdout_total, s.stdout_truncated, lost
             )
             stderr, stderr_dropped = await self._rest(
-                STDERR, s.stderr, s.stderr_total, s.stderr_truncated
+                STDERR, s.stderr, s.stderr_total, s.stderr_truncated, lost
             )
             self._result = CommandResult(
                 command_id=s.id,
@@ -199,11 +219,17 @@ class AsyncCommand:
                 duration=s.duration_us / 1e6,
                 stdout_dropped=stdout_dropped,
                 stderr_dropped=stderr_dropped,
+                error=lost_output(s.id, lost) if lost else None,
             )
         return self._result
 
     async def _rest(
-        self, stream: str, inline: bytes, total: int, truncated: bool
+        self,
+        stream: str,
+        inline: bytes,
+        total: int,
+        truncated: bool,
+        lost: dict[str, tuple[int, int]],
     ) -> tuple[bytes, tuple[tuple[int, int], ...]]:
         if not truncated and len(inline) >= total:
             return inline, ()
@@ -218,6 +244,7 @@ class AsyncCommand:
                 dropped.append((offset, piece.offset - offset))
             elif not piece.data:  # what the daemon's disk did not take is not there
                 dropped.append((offset, total - offset))
+                lost[stream] = (total - offset, total)
                 break
             pieces.append(piece.data)
             offset = piece.offset + len(piece.data)
@@ -248,8 +275,9 @@ class AsyncCommands:
 
         After `timeout` seconds all of its processes are killed and the result says `timed_out`. Of
         each output stream `output_limit` bytes are kept (0: the server's default), the first and
-        the last half. A non-zero exit is a result, or CommandFailed with `check`. Cancelling kills
-        the command.
+        the last half; output that the daemon's disk did not take is the result's `error`. A
+        non-zero exit is a result. With `check` it is CommandFailed, and lost output IoError.
+        Cancelling kills the command.
         """
         command_id = uuid.uuid4().hex
         fill = self._exec(command_id, cmd, cwd, env, user, stdin, timeout, output_limit, wait=True)
@@ -259,7 +287,7 @@ class AsyncCommands:
             await self._client._clean_up(self._kill_quietly(command_id))
             raise
         if check and not result.ok:
-            raise CommandFailed(result)
+            raise result.error or CommandFailed(result)
         return result
 
     async def start(

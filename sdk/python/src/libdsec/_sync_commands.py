@@ -106,7 +106,9 @@ class Command:
         return self._do(lambda c: c.read(stream, offset, length))
 
     def stream(self) -> Iterator[tuple[str, bytes]]:
-        """("stdout" or "stderr", bytes) as they come, until it has ended and all was read."""
+        """("stdout" or "stderr", bytes) as they come, until it has ended and all was read. IoError,
+        at the end, when output was lost that is within the output limit.
+        """
         pieces = self._command.stream()
         while (piece := self._do(lambda c: anext(pieces, None))) is not None:
             yield piece
@@ -135,8 +137,9 @@ class Commands:
 
         After `timeout` seconds all of its processes are killed and the result says `timed_out`. Of
         each output stream `output_limit` bytes are kept (0: the server's default), the first and
-        the last half. A non-zero exit is a result, or CommandFailed with `check`. KeyboardInterrupt
-        kills the command.
+        the last half; output that the daemon's disk did not take is the result's `error`. A
+        non-zero exit is a result. With `check` it is CommandFailed, and lost output IoError.
+        KeyboardInterrupt kills the command.
         """
         return self._sandbox._do(
             lambda s: s.commands.run(

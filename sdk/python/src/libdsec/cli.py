@@ -1,8 +1,8 @@
 """The `dsec` command: sandboxes from the shell.
 
-Exits with the command's own code where there is a command (124 when its time limit ended it), else
-with the code of the error (src/base/error.cpp; docs/errors.md), 64 for wrong usage, 130 after
-Ctrl-C.
+Exits with the command's own code where there is a command (124 when its time limit ended it, 74
+instead of 0 when output was lost), else with the code of the error (src/base/error.cpp;
+docs/errors.md), 64 for wrong usage, 130 after Ctrl-C.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any, NoReturn
 from . import _async_commands
 from ._sync import Sandbox
 from ._sync_commands import Command
-from .errors import DSecError
+from .errors import DSecError, IoError
 from .models import CommandResult, CommandState, SandboxInfo
 
 TIMED_OUT = 124  # as timeout(1)
@@ -188,13 +188,7 @@ def _terminable() -> Any:
 
 def _report(error: DSecError, output: str) -> int:
     if output == "json":
-        fields = {
-            "code": error.code,
-            "message": error.message,
-            "object": error.object,
-            "retryable": error.retryable,
-        }
-        print(json.dumps({"error": fields}), file=sys.stderr)
+        print(json.dumps({"error": _error_json(error)}), file=sys.stderr)
     else:
         print(f"dsec: {error}", file=sys.stderr)
     return error.exit_code
@@ -236,8 +230,9 @@ def _run_command(sandbox: Sandbox, options: argparse.Namespace) -> int:
     )
     try:
         if options.output == "text":
-            for stream, data in command.stream():
-                _write(stream, data)
+            with contextlib.suppress(IoError):  # the result has it too
+                for stream, data in command.stream():
+                    _write(stream, data)
         result = command.wait()
     except (KeyboardInterrupt, BrokenPipeError):
         with contextlib.suppress(DSecError):
@@ -249,7 +244,12 @@ def _run_command(sandbox: Sandbox, options: argparse.Namespace) -> int:
         print(f"dsec: ended by its time limit of {options.timeout:g} s", file=sys.stderr)
     elif result.oom_killed:
         print("dsec: killed: the sandbox's memory limit was reached", file=sys.stderr)
-    return TIMED_OUT if result.timed_out else result.exit_code
+    code = TIMED_OUT if result.timed_out else result.exit_code
+    if result.error is None:
+        return code
+    if options.output == "text":
+        print(f"dsec: {result.error}", file=sys.stderr)
+    return code or result.error.exit_code
 
 
 def _ps(options: argparse.Namespace) -> int:
@@ -312,6 +312,9 @@ def _written(command: Command, stream: str) -> Iterable[bytes]:
     while (piece := command.read(stream, offset)).data:
         yield piece.data
         offset = piece.offset + len(piece.data)
+    if piece.ended and offset < piece.total:
+        lost = {stream: (piece.total - offset, piece.total)}
+        raise _async_commands.lost_output(command.id, lost)
 
 
 # ---- output
@@ -369,11 +372,21 @@ def _command_json(state: CommandState) -> dict[str, Any]:
     return fields
 
 
+def _error_json(error: DSecError) -> dict[str, Any]:
+    return {
+        "code": error.code,
+        "message": error.message,
+        "object": error.object,
+        "retryable": error.retryable,
+    }
+
+
 def _result_json(
     command: Command, result: CommandResult, warnings: Sequence[str]
 ) -> dict[str, Any]:
     fields = asdict(result)
     del fields["stdout_bytes"], fields["stderr_bytes"]
+    fields["error"] = _error_json(result.error) if result.error else None
     return {
         "sandbox_id": command.sandbox_id,
         **fields,

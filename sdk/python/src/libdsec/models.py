@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Generic, Literal, TypeVar
 
-from .errors import DSecError
+from .errors import DSecError, IoError
 
 S = TypeVar("S")
 
@@ -129,6 +129,8 @@ class CommandResult:
     stdout_dropped: tuple[tuple[int, int], ...] = ()
     """(offset, length) of what was dropped from the output's middle."""
     stderr_dropped: tuple[tuple[int, int], ...] = ()
+    error: IoError | None = None
+    """Output was lost that is within the limit: the disk of the daemon's host did not take it."""
 
     @property
     def stdout(self) -> str:
@@ -142,8 +144,8 @@ class CommandResult:
 
     @property
     def ok(self) -> bool:
-        """Whether it exited with 0 by itself."""
-        return self.exit_code == 0 and not self.timed_out
+        """Whether it exited with 0 by itself and no output was lost (`error`)."""
+        return self.exit_code == 0 and not self.timed_out and self.error is None
 
 
 @dataclass(frozen=True)
