@@ -4,6 +4,7 @@
 #include <linux/securebits.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -12,6 +13,7 @@
 #include <catch2/catch.hpp>
 
 #include "backends/sys/file.hpp"
+#include "backends/sys/temp_dir.hpp"
 #include "container_rig.hpp"
 
 using namespace dsec;
@@ -75,6 +77,26 @@ TEST_CASE("a namespace that only a descriptor holds is a leak", "[kernel][leak_c
   const auto leaks = find_leaks(scope);
   CHECK(names(leaks, "namespace net:["));
   held->reset();
+  CHECK(find_leaks(scope).empty());
+}
+
+TEST_CASE("a mount is a leak at the state directory and not at another of a similar name",
+          "[kernel][leak_check]") {
+  const auto dir = *sys::temp_dir::make("dsec-leak-check-test");
+  const leak_scope scope{"no-such-instance", dir.path() / "leaky"};
+  const auto leaks_with = [&](const char* place) {
+    const auto at = dir.path() / place;
+    std::filesystem::create_directories(at);
+    REQUIRE(::mount("none", at.c_str(), "tmpfs", 0, "size=64k") == 0);
+    auto leaks = find_leaks(scope);
+    REQUIRE(::umount2(at.c_str(), MNT_DETACH) == 0);
+    return leaks;
+  };
+  CHECK(leaks_with("leaky-2").empty());
+  CHECK(leaks_with("not-leaky").empty());
+  CHECK(leaks_with("other/leaky").empty());
+  CHECK(names(leaks_with("leaky"), "mount at"));
+  CHECK(names(leaks_with("leaky/images"), "mount at"));
   CHECK(find_leaks(scope).empty());
 }
 

@@ -138,10 +138,24 @@ void find_namespaces(const leak_scope& scope, lines& leaks) {
   }
 }
 
-/// Sources are named relative to the root of their file system, so the tail of the path is what
-/// both have.
-bool is_at(const std::string& path, const fs::path& state) {
-  return !path.empty() && path.find(state.filename().string()) != std::string::npos;
+/// How much of a path must be the state directory's.
+enum class seen_as { whole, tail };
+
+/// Whether `path` leads to the state directory or below it. What is named relative to the root of
+/// its file system begins with the tail of the directory's path (seen_as::tail); what is seen from
+/// another root may have something in front of all of it.
+bool is_at(const fs::path& path, const fs::path& state, seen_as how) {
+  const lines names(++state.begin(), state.end());
+  const auto relative = path.relative_path();
+  const lines parts(relative.begin(), relative.end());
+  for (std::size_t end = 1; end <= parts.size(); ++end) {
+    const auto length = std::min(end, names.size());
+    if (length < names.size() && how == seen_as::whole) continue;
+    if (std::equal(names.end() - static_cast<std::ptrdiff_t>(length), names.end(),
+                   parts.begin() + static_cast<std::ptrdiff_t>(end - length)))
+      return true;
+  }
+  return false;
 }
 
 void find_mounts(const leak_scope& scope, lines& leaks) {
@@ -151,8 +165,8 @@ void find_mounts(const leak_scope& scope, lines& leaks) {
     const auto space = link_of(process / "ns/mnt");
     if (space.empty() || !seen.insert(space).second) continue;
     for (const auto& m : sys::parse_mountinfo(read(process / "mountinfo"))) {
-      if (is_at(m.mount_point, scope.state) || is_at(m.root, scope.state) ||
-          is_at(m.source, scope.state))
+      if (is_at(m.mount_point, scope.state, seen_as::whole) ||
+          is_at(m.root, scope.state, seen_as::tail) || is_at(m.source, scope.state, seen_as::tail))
         leaks.push_back("mount at " + m.mount_point + " in " + space + " of process " +
                         process.filename().string());
     }
@@ -218,7 +232,7 @@ void find_uppers(const leak_scope& scope, std::size_t pool, lines& leaks) {
 void find_loop_devices(const leak_scope& scope, lines& leaks) {
   for (const auto& device : entries("/sys/block")) {
     const auto file = read(device / "loop/backing_file");
-    if (is_at(file, scope.state))
+    if (is_at(file, scope.state, seen_as::tail))
       leaks.push_back("loop device " + device.filename().string() + " on " + file);
   }
 }
