@@ -224,15 +224,43 @@ result<void> command_log::begin(const begun_record& record) {
   return append_locked(bytes);
 }
 
-void command_log::note(const log_record& record) {
+void command_log::note(const log_record& record, std::function<void()> then) {
   const auto bytes = encode(record);
   const std::scoped_lock lock(mutex_);
-  const auto opened = open_locked(0);
-  if (!opened && opened.error().sys_errno == ENOENT) return;  // the sandbox's files are removed
-  const auto written = opened ? append_locked(bytes) : opened;
-  if (written) return;
-  late_ += bytes;
-  base::log::warn("command_log_late", {{"error", written.error().to_string()}});
+  auto written = open_to_note_locked();
+  if (written && !file_) return;
+  if (written) written = append_locked(bytes);
+  if (!written) {
+    if (late_.empty())
+      base::log::warn("command_log_late", {{"error", written.error().to_string()}});
+    late_ += bytes;
+    if (then) when_written_.push_back(std::move(then));
+  } else if (then) {
+    then();
+  }
+}
+
+/// Without a file afterwards: the sandbox's files are removed, and with them whatever is late.
+result<void> command_log::open_to_note_locked() {
+  auto opened = open_locked(0);
+  if (opened || opened.error().sys_errno != ENOENT) return opened;
+  late_.clear();
+  when_written_.clear();
+  return {};
+}
+
+bool command_log::lagging() {
+  const std::scoped_lock lock(mutex_);
+  if (late_.empty() || writing_late_) return false;
+  return writing_late_ = true;
+}
+
+result<void> command_log::write_late() {
+  const std::scoped_lock lock(mutex_);
+  if (!late_.empty()) DSEC_CHECK(open_to_note_locked());
+  if (!late_.empty()) DSEC_CHECK(append_locked({}));
+  writing_late_ = false;
+  return {};
 }
 
 result<void> command_log::open_locked(int create) {
@@ -249,6 +277,8 @@ result<void> command_log::append_locked(std::string_view record) {
   if (late_.empty()) return write_locked(record);
   DSEC_CHECK(write_locked(late_ + std::string(record)));
   late_.clear();
+  for (auto& then : std::exchange(when_written_, {})) then();
+  base::log::info("command_log_written", {{"path", (directory_ / log_name).native()}});
   return {};
 }
 
@@ -259,8 +289,10 @@ result<void> command_log::write_locked(std::string_view bytes) {
     size_ += bytes.size();
     return {};
   }
-  if (::ftruncate(file_.get(), static_cast<off_t>(size_)) != 0)
+  if (::ftruncate(file_.get(), static_cast<off_t>(size_)) != 0) {
     base::log::warn("command_log_not_cut", {{"errno", errno}});
+    file_.reset();  // the next record looks where the file ends
+  }
   return written;
 }
 

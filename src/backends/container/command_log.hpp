@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <mutex>
 #include <string>
 #include <string_view>
@@ -47,8 +48,15 @@ class command_log {
 
   /// When this fails the command must not be sent: it is not written down.
   base::result<void> begin(const begun_record& record);
-  /// What cannot be written now is written with the next record: then no command can begin before.
-  void note(const log_record& record);
+  /// What cannot be written now is kept, and written with the next record or by write_late(): no
+  /// command begins before. `then` runs once it is written, in the order of the records and before
+  /// any later one is; it must not block nor use this log. Never, when the sandbox's files are
+  /// gone.
+  void note(const log_record& record, std::function<void()> then = {});
+  /// True once when records are kept that could not be written: then write_late() is to be called
+  /// until it succeeds.
+  bool lagging();
+  base::result<void> write_late();
 
   /// True once when it has grown so much that compact() should be called.
   bool grown();
@@ -59,6 +67,7 @@ class command_log {
   void close();
 
  private:
+  base::result<void> open_to_note_locked();
   base::result<void> append_locked(std::string_view record);
   base::result<void> write_locked(std::string_view bytes);
   base::result<void> open_locked(int create);
@@ -72,9 +81,10 @@ class command_log {
   std::mutex mutex_;
   sys::unique_fd file_;  // open from the first record on
   std::uint64_t size_ = 0;
-  std::uint64_t kept_ = 0;  // its size after the last compaction
-  std::string late_;        // records that could not be written yet
-  bool compacting_ = false;
+  std::uint64_t kept_ = 0;                           // its size after the last compaction
+  std::string late_;                                 // records that could not be written yet
+  std::vector<std::function<void()>> when_written_;  // what is to be done when they are
+  bool compacting_ = false, writing_late_ = false;
 };
 
 }  // namespace dsec::container

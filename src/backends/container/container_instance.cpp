@@ -19,6 +19,8 @@ namespace {
 /// After a start until spool files are made ready anew: at once, that would take a CPU from the
 /// command.
 constexpr std::chrono::milliseconds spool_delay{5};
+/// Between two tries to write down what ended while there was no room for it.
+constexpr std::chrono::seconds late_retry{1};
 /// Commands that follow each other sooner come in a row.
 constexpr std::chrono::milliseconds row_interval{500};
 
@@ -75,6 +77,14 @@ bool is_logged(const backends::exec_spec& spec) {
   return !is_file || !spec.id.starts_with(backends::passing_file_prefix);
 }
 
+/// A sandbox that is idle or has ended may have no other record to write.
+void write_late_soon(sandbox_host& host, const std::weak_ptr<command_log>& log) {
+  host.chores.post_later(late_retry, [&host, log] {
+    const auto living = log.lock();
+    if (living && !living->write_late()) write_late_soon(host, log);
+  });
+}
+
 /// A file that is read goes through the spool whole: what was asked for must not be dropped from
 /// it.
 std::uint64_t spool_cap(const backends::exec_spec& spec) {
@@ -112,14 +122,17 @@ result<void> container_instance::run() {
 }
 
 container_instance::~container_instance() {
-  if (parts_->host.leaving) {
+  if (parts_->host.leaving || half_taken_) {
     // No callback may come any more. All else of the sandbox stays as it is.
     if (const auto channel = parts_->open_channel()) channel->close();
-    return;
-  }
-  if (const auto stopped = stop(); !stopped)
+  } else if (const auto stopped = stop(); !stopped) {
     base::log::error("sandbox_left", {{"sandbox", parts_->spec.sandbox_id},
                                       {"error", stopped.error().to_string()}});
+  }
+  const auto written = parts_->log ? parts_->log->write_late() : result<void>();
+  if (!written)
+    base::log::error("command_log_not_written", {{"sandbox", parts_->spec.sandbox_id},
+                                                 {"error", written.error().to_string()}});
 }
 
 result<std::shared_ptr<aether_channel>> container_instance::channel() const {
@@ -227,17 +240,28 @@ void container_instance::withdraw(const std::string& command_id) {
   drop(command_id, false);
 }
 
-/// The log first: a spool that is in no log is deleted by the next dsecd, but a command that aether
-/// has forgotten and the log has not would look as if it had never arrived.
+/// The log first, however long that takes: a spool that is in no log is deleted by the next dsecd,
+/// but a command that aether has forgotten and the log has not would look as if it had never
+/// arrived, and would run twice.
 void container_instance::drop(const std::string& command_id, bool used_up) {
   const auto command = commands_.find(command_id);
   if (!command) return;
-  if (command->logged) parts_->log->note(dropped_record{command_id, used_up});
-  if (const auto channel = parts_->open_channel())
-    (void)channel->send(encode_id(guest::msg::forget, command_id));
+  auto forget_inside = [channel = std::weak_ptr(parts_->open_channel()), command_id] {
+    if (const auto open = channel.lock())
+      (void)open->send(encode_id(guest::msg::forget, command_id));
+  };
+  if (command->logged)
+    note(dropped_record{command_id, used_up}, std::move(forget_inside));
+  else
+    forget_inside();
   parts_->spool->forget(command_id);
   commands_.remove(command_id);
   compact_if_grown();
+}
+
+void container_instance::note(const log_record& record, std::function<void()> then) {
+  parts_->log->note(record, std::move(then));
+  if (parts_->log->lagging()) write_late_soon(parts_->host, parts_->log);
 }
 
 void container_instance::compact_if_grown() {
@@ -297,7 +321,7 @@ void container_instance::receive_exited(const frame_exited& exited) {
     return;
   }
   const auto event = to_event(exited);
-  if (command->logged) parts_->log->note(exited_record{event, written_size(*command, event)});
+  if (command->logged) note(exited_record{event, written_size(*command, event)});
   sink_.exited(event);
 }
 
@@ -330,7 +354,7 @@ void container_instance::receive_unknown(const std::string& command_id) {
 
 void container_instance::tell_failed(const backends::command_failed& event,
                                      const command_record& command) {
-  if (command.logged) parts_->log->note(event);
+  if (command.logged) note(event);
   sink_.failed(event);
 }
 

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <unordered_map>
@@ -53,10 +54,12 @@ class container_instance final : public backends::instance {
   void receive_unknown(const std::string& command_id);
   void tell_failed(const backends::command_failed& event, const command_record& command);
   void drop(const std::string& command_id, bool used_up);
+  void note(const log_record& record, std::function<void()> then = {});
   void compact_if_grown();
   base::result<void> run();
 
   // container_recovery.cpp
+  base::result<void> find_out(backends::recovered& r, bool alive);
   base::result<std::vector<backends::known_command>> read_log(std::vector<std::uint64_t>& used_up);
   base::result<bool> take_over();
   base::result<void> adopt(listed_sandbox& held);
@@ -78,6 +81,9 @@ class container_instance final : public backends::instance {
   std::atomic<std::chrono::steady_clock::time_point> last_exec_{};
   std::mutex attempts_mutex_;
   std::unordered_map<std::string, attempt> attempts_;
+
+  bool half_taken_ =
+      false;  // until it is taken over: whatever becomes of this, the sandbox goes on
 
   std::mutex stop_mutex_;  // one stop at a time; others wait for it
   bool stopped_ = false;   // guarded by stop_mutex_

@@ -302,6 +302,44 @@ TEST_CASE("on a full disk no command begins, and what ended is written when ther
   CHECK(std::get<backends::command_exited>(all.commands[0].known.end).exit_code == 5);
 }
 
+TEST_CASE("what waits for a record is done when that is written, in order and once") {
+  logged l;
+  for (const auto* id : {"a", "b", "c"}) l.begin(id);
+  std::string done;
+  const auto then = [&](const char* what) { return [&done, what] { done += what; }; };
+  l.log.note(dropped_record{"a", true}, then("a"));
+  CHECK(done == "a");
+  CHECK_FALSE(l.log.lagging());
+  ::signal(SIGXFSZ, SIG_IGN);
+  rlimit before{};
+  REQUIRE(::getrlimit(RLIMIT_FSIZE, &before) == 0);
+  const rlimit full{std::filesystem::file_size(l.file), before.rlim_max};
+  REQUIRE(::setrlimit(RLIMIT_FSIZE, &full) == 0);
+  for (const auto* id : {"b", "c"}) l.log.note(dropped_record{id, true}, then(id));
+  const bool lags = l.log.lagging(), twice = l.log.lagging();
+  const auto late = l.log.write_late();
+  const auto done_then = done;
+  ::setrlimit(RLIMIT_FSIZE, &before);
+  CHECK(lags);
+  CHECK_FALSE(twice);  // said once
+  CHECK_FALSE(late);
+  CHECK(done_then == "a");
+  SECTION("by itself") {
+    CHECK(l.log.write_late());
+  }
+  SECTION("with the next record") {
+    l.begin("d");
+  }
+  CHECK(done == "abc");
+  CHECK(l.next().used_up.size() == 3);
+  CHECK(l.log.write_late());
+  CHECK_FALSE(l.log.lagging());
+  CHECK(done == "abc");
+  l.log.close();
+  std::filesystem::remove(l.file);
+  CHECK(l.log.write_late());
+}
+
 TEST_CASE("what is forgotten after the directory is gone makes nothing") {
   logged l;
   l.begin("a");
