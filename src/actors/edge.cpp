@@ -7,6 +7,7 @@
 
 #include "actors/orphans.hpp"
 #include "actors/reaper.hpp"
+#include "actors/recovery.hpp"
 #include "actors/runtime.hpp"
 #include "actors/sandbox.hpp"
 #include "base/log.hpp"
@@ -30,7 +31,7 @@ void edge_state::begin(worker_ptr worker, std::shared_ptr<edge_table> known) {
   table = std::move(known);
   for (auto& [id, e] : table->sandboxes) adopt(id, e);
   start_reaper();
-  on_refill();
+  end_leftovers();
 }
 
 caf::result<reply> edge_state::on_call(const call& c) {
@@ -223,6 +224,15 @@ void edge_state::on_refill() {
   static_cast<void>(env->background_pool->submit([env = env] { env->backend->refill(); }));
 }
 
+/// Before anything was started that has been tried once. Without it nothing can be kept ready.
+void edge_state::end_leftovers() {
+  const auto submitted = env->background_pool->submit([env = env, me = edge_self{self}] {
+    if (!end_unknown(*env)) caf::anon_send(me, leftovers_stay{});
+    env->backend->refill();
+  });
+  if (!submitted) self->delayed_send(self, leftovers_retry, leftovers_due{});
+}
+
 void edge_state::tell_children_to_exit() {
   for (auto& [id, e] : table->sandboxes) {
     if (e.actor) caf::anon_send_exit(e.actor, caf::exit_reason::user_shutdown);
@@ -245,6 +255,10 @@ edge_self::behavior_type edge(edge_self::stateful_pointer<edge_state> self, work
       [self](const images_resolved& m) { self->state.on_resolved(m); },
       [self](const memory_read& m) { self->state.on_memory(m); },
       [self](refill_due) { self->state.on_refill(); },
+      [self](leftovers_stay) {
+        self->delayed_send(self, edge_state::leftovers_retry, leftovers_due{});
+      },
+      [self](leftovers_due) { self->state.end_leftovers(); },
       [self](const give_up_again& m) { self->state.on_give_up_again(m); },
       [self](const answer_made& m) { self->state.desk.deliver(m); },
       [self](const alarm_rang& m) { self->state.on_alarm(m); },

@@ -44,10 +44,15 @@ struct give_up_again {
 };
 /// To oneself: a moment after a create, top up what the backend keeps ready.
 struct refill_due {};
+/// To oneself: something of an earlier dsecd could not be ended; a while later, try again.
+struct leftovers_stay {};
+struct leftovers_due {};
 
 using edge_self = edge_actor::extend<caf::reacts_to<images_resolved>,  //
                                      caf::reacts_to<memory_read>,      //
                                      caf::reacts_to<refill_due>,       //
+                                     caf::reacts_to<leftovers_stay>,   //
+                                     caf::reacts_to<leftovers_due>,    //
                                      caf::reacts_to<give_up_again>,    //
                                      caf::reacts_to<answer_made>,      //
                                      caf::reacts_to<alarm_rang>>;
@@ -62,6 +67,7 @@ struct edge_state {
   static constexpr std::chrono::milliseconds memory_stale_after{100};
   static constexpr std::chrono::milliseconds memory_retry{250};
   static constexpr std::chrono::milliseconds refill_delay{20};
+  static constexpr std::chrono::milliseconds leftovers_retry{2000};
   static constexpr std::chrono::milliseconds give_up_retry{1000};
 
   struct create_waiter {
@@ -116,6 +122,7 @@ struct edge_state {
   void on_due(const sandbox_due& m);
   void on_lease_bound(const lease_bound& m);
   void on_refill();
+  void end_leftovers();
   void tell_children_to_exit();
 
   // edge_supervision.cpp
@@ -170,3 +177,5 @@ CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::images_resolved)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::memory_read)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::give_up_again)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::refill_due)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::leftovers_stay)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::leftovers_due)

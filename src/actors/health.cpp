@@ -19,6 +19,12 @@ void health_board::report(const std::string& subject, const std::string& reason)
   reasons_.insert_or_assign(subject, reason);
 }
 
+bool health_board::has(const std::string& subject, const std::string& reason) {
+  const std::scoped_lock lock(mutex_);
+  const auto known = reasons_.find(subject);
+  return known != reasons_.end() && known->second == reason;
+}
+
 void health_board::clear(const std::string& subject) {
   const std::scoped_lock lock(mutex_);
   reasons_.erase(subject);
@@ -92,8 +98,9 @@ std::function<void(const base::result<void>&)> store_reporter(std::shared_ptr<he
       base::log::info("store_written_again");
       return board->clear("store");
     }
-    base::log::error("store_write_failed", {{"why", written.error().to_string()}});
-    board->report("store", written.error().to_string());
+    const auto why = written.error().to_string();
+    if (!board->has("store", why)) base::log::error("store_write_failed", {{"why", why}});
+    board->report("store", why);
   };
 }
 

@@ -23,6 +23,8 @@ class health_board {
 
   /// Unhealthy with this reason until cleared. One reason per subject.
   void report(const std::string& subject, const std::string& reason);
+  /// Whether that is reported already.
+  bool has(const std::string& subject, const std::string& reason);
   void clear(const std::string& subject);
 
   /// Ready: recovered, and the gateway answers.

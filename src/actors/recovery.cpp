@@ -4,6 +4,8 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -16,6 +18,7 @@ namespace dsec::actors {
 namespace {
 
 using base::errc;
+using base::result;
 
 constexpr std::size_t most_threads = 8;  // they wait for disks and for the launcher
 constexpr std::chrono::seconds progress_every{5};
@@ -114,24 +117,30 @@ void settle_alive(ledger& book) {
       {{"sandbox", r.id}, {"phase", to_string(r.phase)}, {"commands", book.commands.live()}});
 }
 
-taken take_over(sandbox_record record, const worker& env) {
+/// Fails when it may live and cannot be taken over.
+result<taken> take_over(sandbox_record record, const worker& env) {
   taken t{std::make_shared<ledger>(std::move(record)), false};
   auto& book = *t.book;
   const bool had_ended = base::is_terminal(book.record.phase);
   book.ever_ran = true;
   book.askers.claimed = true;
   auto found = env.backend->recover(start_spec_of(book.record), make_sink(t.book));
+  if (!found && found.error().code != errc::not_found) {
+    return base::fail({errc::unavailable,
+                       "sandbox '" + book.record.id +
+                           "' cannot be taken over: " + found.error().to_string() +
+                           ". Nothing was ended: mend that and start dsecd again, or end all "
+                           "sandboxes with 'dsecd stop --all'",
+                       0});
+  }
   if (found) {
     book.instance = std::move(found->instance);
     restore_commands(book, *found);
   }
   if (had_ended) {
     t.live = finish_end(book);
-  } else if (!found && found.error().code == errc::not_found) {
-    t.live = settle_dead(book, env, base::cause::lost, "nothing of it outlived the dsecd before");
   } else if (!found) {
-    t.live = settle_dead(book, env, base::cause::backend,
-                         "it could not be taken over: " + found.error().to_string());
+    t.live = settle_dead(book, env, base::cause::lost, "nothing of it outlived the dsecd before");
   } else if (!found->alive) {
     t.live = settle_dead(book, env, found->died_of, std::move(found->detail));
   } else {
@@ -144,27 +153,38 @@ taken take_over(sandbox_record record, const worker& env) {
   return t;
 }
 
-/// Several at a time, in the order of the records.
+/// Several at a time, in the order of the records, up to the first that cannot be.
 class takeover {
  public:
   takeover(std::vector<sandbox_record> records, const worker& env)
       : records_(std::move(records)), env_(env), taken_(records_.size()) {}
 
-  std::vector<taken> run() {
+  result<std::vector<taken>> run() {
     std::vector<std::thread> helpers;
     for (std::size_t i = 1; i < std::min(most_threads, records_.size()); ++i)
       helpers.emplace_back([this] { work(); });
     work();
     for (auto& h : helpers) h.join();
-    return std::move(taken_);
+    if (!failed_) return std::move(taken_);
+    // Before anything that holds an instance is let go of.
+    env_.backend->leave();
+    return base::fail(*failed_);
   }
 
  private:
   void work() {
     for (auto i = next_++; i < records_.size(); i = next_++) {
-      taken_[i] = take_over(std::move(records_[i]), env_);
+      auto t = take_over(std::move(records_[i]), env_);
+      if (!t) return give_up(t.error());
+      taken_[i] = *std::move(t);
       tell_progress(++done_);
     }
+  }
+
+  void give_up(const base::error& why) {
+    next_ = records_.size();
+    const std::scoped_lock lock(mutex_);
+    if (!failed_) failed_ = why;
   }
 
   void tell_progress(std::size_t done) {
@@ -178,24 +198,31 @@ class takeover {
   std::vector<sandbox_record> records_;
   const worker& env_;
   std::vector<taken> taken_;
+  std::mutex mutex_;
+  std::optional<base::error> failed_;
   std::atomic<std::size_t> next_{0}, done_{0};
   std::atomic<std::chrono::steady_clock::rep> told_{
       std::chrono::steady_clock::now().time_since_epoch().count()};
 };
 
-void end_unknown(const worker& env) {
-  const auto ended = env.backend->end_unrecovered();
-  if (ended) return;
-  base::log::error("leftovers_not_ended", {{"why", ended.error().to_string()}});
-  env.health->report("leftovers", ended.error().to_string());
-}
-
 }  // namespace
 
-std::shared_ptr<edge_table> recover_sandboxes(std::vector<sandbox_record> records,
-                                              const worker& env) {
+bool end_unknown(const worker& env) {
+  const auto ended = env.backend->end_unrecovered();
+  if (ended) {
+    env.health->clear("leftovers");
+    return true;
+  }
+  const auto why = ended.error().to_string();
+  if (!env.health->has("leftovers", why)) base::log::error("leftovers_not_ended", {{"why", why}});
+  env.health->report("leftovers", why);
+  return false;
+}
+
+result<std::shared_ptr<edge_table>> recover_sandboxes(std::vector<sandbox_record> records,
+                                                      const worker& env) {
   const auto began = std::chrono::steady_clock::now();
-  auto all = takeover(std::move(records), env).run();
+  DSEC_TRY(auto all, takeover(std::move(records), env).run());
   end_unknown(env);
   std::stable_sort(all.begin(), all.end(), [](const taken& a, const taken& b) {
     return a.book->record.ended_unix_ms < b.book->record.ended_unix_ms;

@@ -166,7 +166,7 @@ base::result<void> node_impl::start() {
   const base::paths paths(config_.state);
   const auto orphans = find_orphans(paths, known);
   worker_ = make_worker(deps_, std::move(records));
-  table_ = recover_sandboxes(std::move(known), *worker_);
+  DSEC_TRY(table_, recover_sandboxes(std::move(known), *worker_));
   // What ran in them is ended by now.
   for (const auto& id : orphans) {
     base::log::warn("sandbox_orphaned", {{"sandbox", id}});

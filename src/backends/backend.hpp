@@ -174,10 +174,11 @@ class backend {
   /// Takes over what an earlier dsecd left of the sandbox, alive or ended. Blocks, but waits for
   /// nothing inside. Before the first start(), any thread, several at a time. Events of a living
   /// one arrive from now on, perhaps before this returns. errc::not_found: nothing of it is left at
-  /// all.
+  /// all. Any other error: it may live, and is left as it is; the next process may try again.
   virtual base::result<recovered> recover(const start_spec& spec, event_sink sink) = 0;
-  /// Ends what an earlier dsecd left and nobody took over. Once, between the last recover() and the
-  /// first start(); blocks.
+  /// Ends what an earlier dsecd left and nobody took over. Between the last recover() and the first
+  /// start(), and again, in the background, until it succeeds; an error names what stays. As long
+  /// as that would be in its way start() is errc::unavailable. Blocks.
   virtual base::result<void> end_unrecovered() = 0;
   /// From now on instances that are destroyed leave their sandboxes running, for the next dsecd to
   /// recover.

@@ -1,5 +1,8 @@
 // What the next container backend knows of the commands of one that was killed: their output, their
 // ends, which ids are used up. Needs root.
+#include <signal.h>
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <fstream>
@@ -32,6 +35,39 @@ backends::exec_spec write_of(const std::string& id, const std::string& path) {
   spec.argv = {path};
   spec.stdin_data = "0123456789";
   return spec;
+}
+
+/// As long as it exists this process, and nobody else, finds no room behind what `file` has now.
+class full_file {
+ public:
+  explicit full_file(const std::filesystem::path& file) {
+    ::signal(SIGXFSZ, SIG_IGN);
+    REQUIRE(::getrlimit(RLIMIT_FSIZE, &before_) == 0);
+    const rlimit full{std::filesystem::file_size(file), before_.rlim_max};
+    REQUIRE(::setrlimit(RLIMIT_FSIZE, &full) == 0);
+  }
+  ~full_file() { ::setrlimit(RLIMIT_FSIZE, &before_); }
+  full_file(const full_file&) = delete;
+  full_file& operator=(const full_file&) = delete;
+
+ private:
+  rlimit before_{};
+};
+
+std::filesystem::path spools_of(const container_rig& rig, const std::string& id) {
+  return rig.scope().state / "sandboxes" / id / "spool";
+}
+
+/// As the next daemon would read it now.
+known_command written_down(const container_rig& rig, const std::string& id,
+                           const std::string& command) {
+  const auto all = container::command_log(spools_of(rig, id)).load();
+  REQUIRE(all);
+  for (const auto& c : all->commands) {
+    if (c.known.id == command) return c.known;
+  }
+  FAIL("'" << command << "' is not written down");
+  return {};
 }
 
 /// The numbers 1 to `last`, as seq(1) prints them.
@@ -188,5 +224,111 @@ TEST_CASE("a command that cannot be written down is not started", "[kernel][cont
   CHECK(refused.error().message.find("disk: command 'c' cannot be written down") == 0);
   std::filesystem::remove(log);
   CHECK(box.run(with_id(shell("cat /ran; true"), "c")).out.empty());
+  box.stop();
+}
+
+TEST_CASE("what could not be written down for want of room is not forgotten inside, and runs once",
+          "[kernel][container][recovery]") {
+  container_rig rig({2, 64}, false);
+  earlier_daemon before([&] {
+    rig.open();
+    std::vector<container_box> kept;
+    kept.push_back(rig.start("kept"));
+    auto& box = kept.front();
+    box.begin(with_id(shell("echo ran >> /runs; echo up; exec sleep 1000"), "once"));
+    REQUIRE(eventually([&] {
+      return box->read_output("once", backends::stream::out, 0, 10, std::nullopt)->data == "up\n";
+    }));
+    static const full_file log(spools_of(rig, "kept") / "commands.log");  // until it is killed
+    REQUIRE(box->kill("once"));
+    REQUIRE(box.events().wait_ended("once", 10s));
+    box->forget("once");
+    return kept;
+  });
+  before.kill();
+  auto [box, what] = rig.inherit("kept");
+  CHECK(std::holds_alternative<known_command::pending>(command(what, "once").end));
+  const auto end = box.events().wait_ended("once", 10s);
+  REQUIRE(end);
+  CHECK_FALSE(end->failed);
+  REQUIRE(end->exited);
+  CHECK(end->exited->killed);
+  CHECK(box->exec(with_id(shell("echo ran >> /runs"), "once")).error().code ==
+        errc::already_exists);
+  CHECK(box.sh("cat /runs").out == "ran\n");
+  box.stop();
+}
+
+TEST_CASE("what ended while there was no room is written down when there is some",
+          "[kernel][container][recovery]") {
+  container_rig rig({2, 64});
+  auto box = rig.start("late");
+  for (const auto* id : {"first", "second"}) box.begin(with_id(shell("exec sleep 1000"), id));
+  {
+    const full_file log(spools_of(rig, "late") / "commands.log");
+    for (const auto* id : {"first", "second"}) {
+      REQUIRE(box->kill(id));
+      REQUIRE(box.events().wait_ended(id, 10s));
+    }
+    box->withdraw("second");
+  }
+  SECTION("by itself") {
+    CHECK(eventually([&] {
+      return std::holds_alternative<backends::command_exited>(
+          written_down(rig, "late", "first").end);
+    }));
+  }
+  SECTION("before the next command, and before that reaches the sandbox") {
+    CHECK(box.sh("echo next").out == "next\n");
+  }
+  SECTION("when the daemon leaves") {
+    rig.backend().leave();
+    { const auto gone = std::move(box); }
+    CHECK(std::holds_alternative<backends::command_exited>(written_down(rig, "late", "first").end));
+    rig.leave();
+    rig.inherit("late").box.stop();
+    return;
+  }
+  CHECK(std::holds_alternative<backends::command_exited>(written_down(rig, "late", "first").end));
+  REQUIRE(box->exec(with_id(shell("echo again"), "second")));
+  CHECK(eventually([&] {
+    const auto piece = box->read_output("second", backends::stream::out, 0, 10, std::nullopt);
+    return piece && piece->data == "again\n";
+  }));
+  box.stop();
+}
+
+TEST_CASE("aether is asked of more commands than its channel takes at once",
+          "[kernel][container][recovery]") {
+  constexpr int many = 3000;
+  container_rig rig({2, 64}, false);
+  earlier_daemon before(rig, "kept");
+  before.kill();
+  const auto all = rig.inhabitants();
+  REQUIRE_FALSE(all.empty());
+  const auto aether = *std::min_element(all.begin(), all.end());
+  container::command_log log(spools_of(rig, "kept"));
+  for (int i = 0; i < many; ++i) {
+    container::begun_record never;
+    never.id = "never" + std::to_string(i);
+    never.argv = {"/bin/echo"};
+    never.spool_cap = never.output_cap = 4096;
+    REQUIRE(log.begin(never));
+  }
+  log.close();
+  REQUIRE(::kill(aether, SIGSTOP) == 0);
+  rig.open_only();
+  auto taken = rig.try_recover("kept");
+  REQUIRE(::kill(aether, SIGCONT) == 0);
+  REQUIRE(taken);
+  rig.end_unrecovered();
+  auto& [box, what] = *taken;
+  CHECK(what.alive);
+  for (int i = 0; i < many; ++i) {
+    const auto end = box.events().wait_ended("never" + std::to_string(i), 10s);
+    REQUIRE(end);
+    REQUIRE(end->failed);
+  }
+  CHECK(box.sh("echo works").out == "works\n");
   box.stop();
 }

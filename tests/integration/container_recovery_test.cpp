@@ -89,7 +89,7 @@ TEST_CASE("when daemon and launcher are both killed nothing is left, and that is
   CHECK(box->read_output("said", backends::stream::out, 0, 20, 11)->data == "last words\n");
   CHECK(rig.backend().recover(container_rig::spec("never-was"), {}).error().code ==
         errc::not_found);
-  CHECK(rig.try_start(container_rig::spec("early")).error().code == errc::wrong_phase);
+  CHECK(rig.try_start(container_rig::spec("early")).error().code == errc::unavailable);
   rig.end_unrecovered();
   CHECK_FALSE(std::filesystem::exists(rig.scope().state / "sandboxes/lost/upper"));
   auto next = rig.start("next");
@@ -301,3 +301,46 @@ TEST_CASE("sandboxes that live forbid other user ids, which might be theirs",
   box.stop();
   rig.end_unrecovered();
 }
+
+#ifdef DSEC_FAILPOINTS
+TEST_CASE("a sandbox whose take-over fails lives, and the next daemon takes it over",
+          "[kernel][container][recovery]") {
+  const std::string point = GENERATE("container.recover.taken", "container.recover.connected");
+  container_rig rig({2, 64}, false);
+  earlier_daemon before(rig, "kept", [&](container_box& box) {
+    box.begin(with_id(shell("while ! test -e /go; do sleep 0.01; done; echo gone"), "long"));
+  });
+  before.kill();
+  rig.open_only();
+  base::failpoint::arm(point, "error");
+  const auto failed = rig.try_recover("kept");
+  REQUIRE_FALSE(failed);
+  CHECK(failed.error().code != errc::not_found);
+  CHECK(rig.inhabitants().size() >= 3);
+  rig.leave();
+  auto [box, what] = rig.inherit("kept");
+  REQUIRE(what.alive);
+  CHECK(box.sh("touch /go").code() == 0);
+  CHECK(box.wait("long").out == "gone\n");
+  box.stop();
+}
+
+TEST_CASE("what could not be ended at the start is ended later, and sandboxes are started then",
+          "[kernel][container][recovery]") {
+  const std::string point = GENERATE("container.leftovers.killed", "container.leftovers.slots");
+  container_rig rig({1, 64}, false);
+  earlier_daemon before(rig, "unknown");
+  before.kill();
+  rig.open_only();
+  base::failpoint::arm(point, "error");
+  REQUIRE_FALSE(rig.backend().end_unrecovered());
+  if (point == "container.leftovers.killed")
+    CHECK(rig.try_start(container_rig::spec("early")).error().code == errc::unavailable);
+  rig.end_unrecovered();
+  CHECK(rig.inhabitants().empty());
+  CHECK_FALSE(std::filesystem::exists(rig.scope().state / "sandboxes/unknown/upper"));
+  auto next = rig.start("next");
+  CHECK(next.sh("echo works").out == "works\n");
+  next.stop();
+}
+#endif

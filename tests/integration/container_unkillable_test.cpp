@@ -87,13 +87,22 @@ TEST_CASE("a start goes on beside what an earlier run left and cannot be killed"
   });
   cold.freeze(rig);
   before.kill();
-  rig.open();
+  rig.open_only();
+  const auto stays = rig.backend().end_unrecovered();
+  REQUIRE_FALSE(stays);
+  CHECK(stays.error().code == errc::unavailable);
+  CHECK(stays.error().message.find("of an earlier run there is still") == 0);
   auto box = rig.start("fresh");
   CHECK(box.sh("echo fresh").out == "fresh\n");
   CHECK(rig.try_start(container_rig::spec("second")).error().code == errc::capacity);
-  box.stop();
+  CHECK_FALSE(rig.backend().end_unrecovered());
   cold.thaw();
-  CHECK(eventually([&] { return rig.inhabitants().empty(); }));
+  CHECK(eventually([&] { return rig.backend().end_unrecovered().has_value(); }));
+  auto second = rig.start("second");  // the slot can be used again
+  CHECK(second.sh("echo second").out == "second\n");
+  second.stop();
+  box.stop();
+  CHECK(rig.inhabitants().empty());
 }
 
 TEST_CASE("an instance whose launcher cannot be killed is ended but for that, which is named",

@@ -7,7 +7,6 @@
 
 #include "backends/container/container_instance.hpp"
 #include "backends/container/home.hpp"
-#include "backends/container/leftovers.hpp"
 #include "backends/container/probe.hpp"
 #include "backends/sys/file.hpp"
 #include "backends/sys/mountinfo.hpp"
@@ -144,8 +143,8 @@ result<std::unique_ptr<backends::instance>> container_backend::start(
     const std::scoped_lock lock(mutex_);
     if (closed_ || host_->closing || host_->leaving)
       return fail(errc::unavailable, "the container backend is closing");
-    if (!settled_)
-      return fail(errc::wrong_phase, "what an earlier run left has not been ended yet");
+    if (!leftovers_.known())
+      return fail(errc::unavailable, "what an earlier run left has not been ended yet; try again");
     ++starting_;
   }
   auto started = container_instance::start(*host_, spec, sink);
@@ -166,11 +165,7 @@ result<backends::recovered> container_backend::recover(const backends::start_spe
 }
 
 result<void> container_backend::end_unrecovered() {
-  const std::scoped_lock lock(mutex_);
-  if (settled_) return {};
-  DSEC_CHECK(end_leftovers(*host_));
-  settled_ = true;
-  return {};
+  return leftovers_.end();
 }
 
 void container_backend::leave() {
@@ -178,10 +173,7 @@ void container_backend::leave() {
 }
 
 void container_backend::refill() {
-  {
-    const std::scoped_lock lock(mutex_);
-    if (!settled_) return;  // a slot made now would be taken for one that was left
-  }
+  if (!leftovers_.known()) return;  // a slot made now would be taken for one that was left
   if (const auto filled = host_->slots.refill(); !filled)
     base::log::warn("slots_not_refilled", {{"error", filled.error().to_string()}});
 }
@@ -192,7 +184,7 @@ result<void> container_backend::close() {
   host_->closing = true;
   idle_.wait(lock, [&] { return starting_ == 0; });
   // Before that only what was found can be left; a launcher of our own holds nothing.
-  if (settled_ ? host_->leaving.load() : inherited_) {
+  if (leftovers_.known() ? host_->leaving.load() : inherited_) {
     let_go();
     closed_ = true;
     return {};
@@ -224,7 +216,7 @@ result<void> container_backend::remove_all() {
       failed = {outcome.error().code, "close: " + outcome.error().to_string(), 0};
   };
   note(host_->slots.drain());
-  if (!settled_ || !host_->left.empty()) note(end_leftovers(*host_));
+  note(leftovers_.end());
   note(host_->layers.detach_unused());
   note(host_->launcher.shutdown());
   note(host_->groups.remove(sys::after(remove_timeout)));

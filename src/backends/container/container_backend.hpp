@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "backends/backend.hpp"
+#include "backends/container/leftovers.hpp"
 #include "backends/container/sandbox_host.hpp"
 
 namespace dsec::container {
@@ -55,7 +56,7 @@ class container_backend final : public backends::backend {
 
  private:
   container_backend(std::unique_ptr<sandbox_host> host, base::node_config node)
-      : host_(std::move(host)), node_(std::move(node)) {}
+      : host_(std::move(host)), node_(std::move(node)), leftovers_(*host_) {}
 
   static base::result<std::unique_ptr<container_backend>> make(const base::paths& where,
                                                                const base::node_config& node,
@@ -68,11 +69,11 @@ class container_backend final : public backends::backend {
 
   std::unique_ptr<sandbox_host> host_;
   const base::node_config node_;
+  leftovers leftovers_;
   std::mutex mutex_;
   std::condition_variable idle_;
   unsigned starting_ = 0;
   bool inherited_ = true;  // what there is may be an earlier run's: true until that is known
-  bool settled_ = false;   // what nobody took over is ended: sandboxes can be started
   bool closed_ = false;
 };
 

@@ -4,6 +4,10 @@
 #include <sys/wait.h>
 
 #include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <deque>
 #include <filesystem>
 
 #include "backends/container/container_instance.hpp"
@@ -16,6 +20,9 @@ namespace {
 using base::errc;
 using base::fail;
 using base::result;
+
+/// Until aether is asked of more commands than its channel took before.
+constexpr std::chrono::milliseconds ask_again{20};
 
 command_record to_record(const command_log::command& c) {
   return {c.known.kind, c.known.argv.empty() ? std::string() : c.known.argv[0],
@@ -40,6 +47,29 @@ void say_why_dead(backends::recovered& r, const std::optional<inheritance::stand
                       : "dsecd ended while it lived, and nothing of it runs any more";
 }
 
+/// What this process or the host is short of; nothing about the sandbox.
+bool is_want(const base::error& e) {
+  constexpr std::array all{EMFILE, ENFILE, ENOMEM, ENOBUFS, EAGAIN};
+  return std::find(all.begin(), all.end(), e.sys_errno) != all.end();
+}
+
+/// Of those for which the channel has no room now it is asked a little later. A channel that is
+/// closed is the sandbox's death, and is told as that.
+void ask(const std::weak_ptr<sandbox_parts>& whose, std::deque<std::string> commands) {
+  const auto parts = whose.lock();
+  const auto channel = parts ? parts->open_channel() : nullptr;
+  if (!channel) return;
+  while (!commands.empty()) {
+    const auto sent = channel->send(encode_id(guest::msg::query, commands.front()));
+    if (!sent && sent.error().code == errc::sandbox_failed) return;
+    if (!sent) break;
+    commands.pop_front();
+  }
+  if (commands.empty()) return;
+  parts->host.chores.post_later(
+      ask_again, [whose, rest = std::move(commands)]() mutable { ask(whose, std::move(rest)); });
+}
+
 }  // namespace
 
 result<backends::recovered> container_instance::recover(sandbox_host& host,
@@ -48,23 +78,37 @@ result<backends::recovered> container_instance::recover(sandbox_host& host,
   if (host.sandboxes.find(spec.sandbox_id))
     return fail(errc::already_exists, "sandbox '" + spec.sandbox_id + "' was taken over already");
   const auto standing = host.left.find(spec.sandbox_id);
-  std::error_code ignored;
-  if (!standing && !std::filesystem::exists(host.paths.sandbox(spec.sandbox_id), ignored))
+  std::error_code unknown;
+  const auto directory = host.paths.sandbox(spec.sandbox_id);
+  if (!standing && !std::filesystem::exists(directory, unknown)) {
+    if (unknown)
+      return fail(
+          base::from_errno("cannot look for '" + directory.string() + "'", unknown.value()));
     return fail(errc::not_found, "nothing is left of sandbox '" + spec.sandbox_id + "'");
+  }
   std::unique_ptr<container_instance> made(new container_instance(host, spec, std::move(sink)));
-  made->stopped_ = true;  // until it is seen to live
+  made->stopped_ = made->half_taken_ = true;  // until it is seen to live
   made->parts_->open_spool();
   backends::recovered r;
-  DSEC_TRY(r.commands, made->read_log(r.used_up));
-  if (standing && standing->alive) {
-    DSEC_TRY(r.alive, made->take_over());
-  }
-  if (r.alive)
-    DSEC_CHECK(made->ask_for_ends(r.commands));
-  else
-    say_why_dead(r, standing);
+  DSEC_CHECK(made->find_out(r, standing && standing->alive));
+  made->half_taken_ = false;
+  made->stopped_ = !r.alive;
+  if (!r.alive) say_why_dead(r, standing);
   r.instance = std::move(made);
   return r;
+}
+
+result<void> container_instance::find_out(backends::recovered& r, bool alive) {
+  auto commands = read_log(r.used_up);
+  if (!commands && (alive || is_want(commands.error()))) return fail(commands.error());
+  if (!commands)  // of one that has ended: then its results are lost, and nothing can run twice
+    base::log::error("command_log_unreadable", {{"sandbox", parts_->spec.sandbox_id},
+                                                {"error", commands.error().to_string()}});
+  else
+    r.commands = *std::move(commands);
+  if (!alive) return {};
+  DSEC_TRY(r.alive, take_over());
+  return r.alive ? ask_for_ends(r.commands) : result<void>();
 }
 
 result<std::vector<backends::known_command>> container_instance::read_log(
@@ -92,7 +136,6 @@ result<bool> container_instance::take_over() {
   DSEC_TRY(const bool taken, parts_->host.left.take(parts_->spec.sandbox_id,
                                                     [&](auto& held) { return adopt(held); }));
   if (!taken) return false;
-  stopped_ = false;
   running_ = true;
   DSEC_CHECK(base::failpoint::check("container.recover.taken"));
   DSEC_CHECK(parts_->reconnect());
@@ -115,17 +158,19 @@ result<void> container_instance::adopt(listed_sandbox& held) {
 
 /// Of what the earlier dsecd had not acknowledged aether speaks by itself, after the hello. All
 /// other commands whose end is not in the log are asked for; those that still run it tells when
-/// they end. A channel that is closed is the sandbox's death, and is told as that.
+/// they end.
 result<void> container_instance::ask_for_ends(
     const std::vector<backends::known_command>& commands) {
-  const auto channel = parts_->open_channel();
-  auto sent = channel->resume();
-  for (const auto& c : commands) {
-    if (sent && is_pending(c)) sent = channel->send(encode_id(guest::msg::query, c.id));
-  }
+  const auto sent = parts_->open_channel()->resume();
   const bool dead = !sent && (sent.error().code == errc::sandbox_failed ||
                               sent.error().code == errc::unavailable);
-  return dead ? result<void>() : sent;
+  if (!sent) return dead ? result<void>() : sent;
+  std::deque<std::string> pending;
+  for (const auto& c : commands) {
+    if (is_pending(c)) pending.push_back(c.id);
+  }
+  ask(parts_, std::move(pending));
+  return {};
 }
 
 }  // namespace dsec::container

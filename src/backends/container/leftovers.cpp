@@ -21,6 +21,7 @@ using base::fail;
 using base::result;
 
 constexpr auto death_timeout = std::chrono::seconds(10);
+constexpr auto again_timeout = std::chrono::milliseconds(100);
 /// The launcher says EBUSY until it has reaped an aether, which it does at once.
 constexpr auto release_again = std::chrono::milliseconds(1);
 
@@ -38,13 +39,9 @@ taken_over what_is_ours(const sandbox_host& host) {
   return ours;
 }
 
-void note(const result<void>& outcome, const char* event) {
-  if (!outcome) base::log::error(event, {{"error", outcome.error().to_string()}});
-}
-
 /// All at once, so that they die side by side. One that cannot be asked for is waited for in vain,
 /// and named then.
-void kill_slots(const sandbox_host& host, const std::vector<std::string>& names) {
+void kill_slots(const sandbox_host& host, const std::set<std::string>& names) {
   for (const auto& name : names) {
     if (const auto group = host.groups.open_slot(name)) (void)group->slot.kill();
   }
@@ -77,20 +74,25 @@ result<void> end_slot(sandbox_host& host, const std::string& name, sys::deadline
   return {};
 }
 
-/// Answers how many sandboxes had not been stopped.
+/// Answers how many sandboxes had not been stopped. What cannot be moved away is in nobody's way:
+/// no sandbox has its name, and a slot that is made anew takes its empty directory over.
 result<std::size_t> drop_uppers(const sandbox_host& host, const std::set<std::string>& ours) {
   std::size_t found = 0;
+  const auto discard = [&](const std::filesystem::path& path) {
+    if (const auto gone = host.trash->discard(path); !gone)
+      base::log::error("leftover_files_stay", {{"error", gone.error().to_string()}});
+  };
   DSEC_TRY(const auto sandboxes, sys::open_directory(host.paths.sandboxes()));
   DSEC_TRY(const auto ids, sys::list_directory(sandboxes.get()));
   for (const auto& id : ids) {
     if (is_unnamed(id)) {
-      DSEC_CHECK(host.trash->discard(host.paths.sandbox(id)));
+      discard(host.paths.sandbox(id));
       continue;
     }
     if (ours.contains(id) ||
         ::faccessat(sandboxes.get(), (id + "/upper").c_str(), F_OK, AT_SYMLINK_NOFOLLOW) != 0)
       continue;
-    DSEC_CHECK(host.trash->discard(host.paths.sandbox(id) / "upper"));
+    discard(host.paths.sandbox(id) / "upper");
     ++found;
   }
   return found;
@@ -98,28 +100,47 @@ result<std::size_t> drop_uppers(const sandbox_host& host, const std::set<std::st
 
 }  // namespace
 
-result<void> end_leftovers(sandbox_host& host) {
-  const auto until = sys::after(death_timeout);
+result<void> leftovers::end() {
+  const std::scoped_lock one(mutex_);
+  // What an earlier call has killed is dead by now, or stays yet.
+  const auto until = sys::after(known_ ? again_timeout : death_timeout);
+  if (!known_) DSEC_CHECK(kill_all());
+  const auto ended = end_rest(until);
+  if (!known_) DSEC_CHECK(drop_files());
+  known_ = true;
+  return ended;
+}
+
+result<void> leftovers::kill_all() {
   // Before the groups are cleared, so that nothing new is started in them.
-  DSEC_TRY(const auto launchers, host.launcher.end_others());
-  auto sandboxes = host.left.take_rest();
-  const auto ours = what_is_ours(host);
-  DSEC_TRY(auto names, host.groups.slots());
-  std::erase_if(names, [&](const std::string& name) { return ours.slots.contains(name); });
-  kill_slots(host, names);
-  DSEC_CHECK(base::failpoint::check("container.leftovers.killed"));
-  std::erase_if(sandboxes, [&](const listed_sandbox& s) {
-    const auto released = release(host, s, until);
-    note(released, "leftover_not_released");
-    return released.has_value();
-  });
-  host.left.fill(std::move(sandboxes));  // for another try
-  for (const auto& name : names) note(end_slot(host, name, until), "leftovers_stay");
-  DSEC_CHECK(base::failpoint::check("container.leftovers.slots"));
-  DSEC_TRY(const auto lost, drop_uppers(host, ours.ids));
-  if (launchers > 0 || !names.empty() || lost > 0)
-    base::log::warn("leftovers_cleared",
-                    {{"launchers", launchers}, {"groups", names.size()}, {"sandboxes", lost}});
+  DSEC_TRY(const auto launchers, host_.launcher.end_others());
+  DSEC_TRY(const auto names, host_.groups.slots());
+  slots_ = {names.begin(), names.end()};
+  for (const auto& name : what_is_ours(host_).slots) slots_.erase(name);
+  kill_slots(host_, slots_);
+  if (launchers > 0 || !slots_.empty())
+    base::log::warn("leftovers_killed", {{"launchers", launchers}, {"groups", slots_.size()}});
+  return base::failpoint::check("container.leftovers.killed");
+}
+
+result<void> leftovers::end_rest(sys::deadline until) {
+  std::string stays;
+  const auto ended = [&](const result<void>& outcome) {
+    if (!outcome) stays += (stays.empty() ? "" : "; ") + outcome.error().to_string();
+    return outcome.has_value();
+  };
+  auto sandboxes = host_.left.take_rest();
+  std::erase_if(sandboxes, [&](const auto& s) { return ended(release(host_, s, until)); });
+  host_.left.fill(std::move(sandboxes));
+  std::erase_if(slots_, [&](const auto& name) { return ended(end_slot(host_, name, until)); });
+  ended(base::failpoint::check("container.leftovers.slots"));
+  if (stays.empty()) return {};
+  return fail(errc::unavailable, "of an earlier run there is still: " + stays);
+}
+
+result<void> leftovers::drop_files() {
+  DSEC_TRY(const auto lost, drop_uppers(host_, what_is_ours(host_).ids));
+  if (lost > 0) base::log::warn("leftover_files_dropped", {{"sandboxes", lost}});
   return {};
 }
 

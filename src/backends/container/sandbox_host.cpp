@@ -76,9 +76,11 @@ sandbox_host::sandbox_host(base::paths p, const base::node_config& node,
 
 base::result<void> sandbox_registry::add(const std::shared_ptr<sandbox_parts>& parts) {
   const std::scoped_lock lock(mutex_);
-  if (!parts_.emplace(parts->spec.sandbox_id, parts).second)
+  auto& known = parts_[parts->spec.sandbox_id];
+  if (!known.expired())
     return base::fail(base::errc::already_exists,
                       "sandbox '" + parts->spec.sandbox_id + "' exists already");
+  known = parts;
   return {};
 }
 

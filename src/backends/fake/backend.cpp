@@ -96,6 +96,8 @@ std::vector<backends::probe_item> backend::probe() {
 base::result<std::unique_ptr<backends::instance>> backend::start(const backends::start_spec& spec,
                                                                  backends::event_sink sink) {
   if (tie_->dead) return base::fail(errc::unavailable, "its dsecd is dead");
+  if (leftovers_ == rest::stays)
+    return base::fail(errc::unavailable, "what an earlier run left has not been ended yet");
   DSEC_CHECK(host_->step("start", spec.sandbox_id));
   auto made = host_->make(spec);
   made->attach(tie_, guarded(std::move(sink), tie_));
@@ -116,8 +118,11 @@ base::result<backends::recovered> backend::recover(const backends::start_spec& s
 }
 
 base::result<void> backend::end_unrecovered() {
+  if (leftovers_ == rest::ended) return {};
+  leftovers_ = rest::stays;
   DSEC_CHECK(host_->step("end_unrecovered", {}));
   host_->end_all_but(tie_);
+  leftovers_ = rest::ended;
   return {};
 }
 

@@ -68,6 +68,8 @@ class backend final : public backends::backend {
   std::string name_;
   std::shared_ptr<tie> tie_ = std::make_shared<tie>();
   std::atomic<std::size_t> refills_{0};
+  enum class rest { not_asked_for, stays, ended };
+  std::atomic<rest> leftovers_{rest::not_asked_for};
 };
 
 }  // namespace dsec::fake

@@ -294,6 +294,10 @@ node_fixture::node_fixture(fake::script s, std::vector<actors::sandbox_record> k
 }
 
 void node_fixture::start_again() {
+  if (auto ok = try_start_again(); !ok) throw std::logic_error(ok.error().to_string());
+}
+
+base::result<void> node_fixture::try_start_again() {
   runtime = std::make_unique<actors::runtime_config>();
   runtime->set("scheduler.policy", caf::atom("testing"));
   system = std::make_unique<caf::actor_system>(*runtime);
@@ -321,12 +325,18 @@ void node_fixture::start_again() {
     on_keep();
   };
   auto known = records->load();
-  table = actors::recover_sandboxes(std::move(*known), *worker);
+  auto taken = actors::recover_sandboxes(std::move(*known), *worker);
+  if (!taken) {
+    end_actors();
+    return base::fail(taken.error());
+  }
+  table = *std::move(taken);
   root = system->spawn(actors::root_supervisor,
                        actors::root_args{worker, table, slot, [this](const std::string& why) {
                                            given_up.push_back(why);
                                          }});
   run();
+  return {};
 }
 
 node_fixture::~node_fixture() {
@@ -341,7 +351,7 @@ void node_fixture::end_actors() {
     pool->jobs.clear();
   }
   wall_ = worker->wall();
-  caf::anon_send_exit(root, caf::exit_reason::user_shutdown);
+  if (root) caf::anon_send_exit(root, caf::exit_reason::user_shutdown);
   while (scheduler().run() > 0) {
   }
   root = nullptr;

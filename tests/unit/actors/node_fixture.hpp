@@ -170,8 +170,9 @@ class node_fixture {
   void kill9();
   /// The node leaves in order and its sandboxes where they are.
   void leave();
-  /// Another one over the same store and the same host.
+  /// Another one over the same store and the same host. Throws when it does not start.
   void start_again();
+  base::result<void> try_start_again();
   void restart() {
     kill9();
     start_again();

@@ -198,18 +198,32 @@ TEST_CASE("a sandbox of which nothing is left is lost") {
   CHECK(node.record(id)->phase == base::phase::failed);
 }
 
-TEST_CASE("a sandbox that cannot be taken over has failed, and is ended") {
-  bool broken = false;
-  node_fixture node(fails_while(broken, "recover", "no disk"));
+TEST_CASE("a sandbox that may live and cannot be taken over is left, with all others") {
+  std::string broken;
+  node_fixture node(
+      {.run = {},
+       .on_step = [&](std::string_view step, const std::string& id) -> base::result<void> {
+         if (step == "recover" && id == broken) return base::fail(base::errc::io, "no disk");
+         return {};
+       }});
   client alice(node, "alice");
   const auto id = node.running_sandbox(alice);
+  const auto other = node.running_sandbox(alice);
   node.write_records();
-  broken = true;
-  node.restart();
-  const auto a = get_by(alice, id);
-  CHECK(a.cause == "backend");
-  CHECK(a.detail.find("no disk") != std::string::npos);
-  CHECK(node.backend->live() == 0);
+  broken = GENERATE_COPY(id, other);
+  node.kill9();
+  const auto refused = node.try_start_again();
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().code == base::errc::unavailable);
+  CHECK(refused.error().message.find(broken) != std::string::npos);
+  CHECK(refused.error().message.find("no disk") != std::string::npos);
+  CHECK(node.backend->live() == 2);
+  broken.clear();
+  node.start_again();
+  for (const auto& each : {id, other}) {
+    CHECK(get_by(alice, each).phase == "running");
+    CHECK(alice.call(exec(each, "c1")).state == "ended");
+  }
 }
 
 TEST_CASE("a clean-up that a node was killed in is finished by the next") {
@@ -242,7 +256,7 @@ TEST_CASE("remains that do not go keep their place and are tried again") {
   CHECK(node.backend->live() == 0);
 }
 
-TEST_CASE("leftovers that cannot be ended are reported, and sandboxes are served all the same") {
+TEST_CASE("leftovers that cannot be ended are reported and tried again, sandboxes are served") {
   bool broken = false;
   node_fixture node(
       {.run = {}, .on_step = [&](std::string_view step, const std::string&) -> base::result<void> {
@@ -259,6 +273,13 @@ TEST_CASE("leftovers that cannot be ended are reported, and sandboxes are served
   const auto health = node.worker->health->healthz();
   CHECK_FALSE(health.good);
   CHECK(health.json.find("a group stays") != std::string::npos);
+  const auto refused = alice.call(create());
+  CHECK(refused.code == "unavailable");
+  CHECK(refused.retryable);
+  broken = false;
+  node.advance(5s);
+  CHECK(node.worker->health->healthz().good);
+  CHECK(alice.call(create()).phase == "running");
 }
 
 TEST_CASE("many sandboxes are taken over, each with its own") {
