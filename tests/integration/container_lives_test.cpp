@@ -83,6 +83,22 @@ TEST_CASE("when slots run out a start says so", "[kernel][container]") {
   b.stop();
 }
 
+TEST_CASE("a slot that cannot be made is in the way of no other", "[kernel][container]") {
+  container_rig rig({0, 2});
+  const auto obstacle = rig.group() / "0";
+  REQUIRE(std::filesystem::create_directory(obstacle));
+  auto first = rig.start("first");
+  CHECK(first.sh("echo one").out == "one\n");
+  const auto refused = rig.try_start(container_rig::spec("second"));
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().message.find("group '0'") != std::string::npos);
+  REQUIRE(std::filesystem::remove(obstacle));
+  auto second = rig.start("second");
+  CHECK(second.sh("echo two").out == "two\n");
+  second.stop();
+  first.stop();
+}
+
 TEST_CASE("fifty sandboxes live and die at once", "[kernel][container]") {
   container_rig rig({8, 64});
   std::atomic<int> good{0};

@@ -33,12 +33,20 @@ slot_pool::slot_pool(const cgroup_tree& groups, launcher& host, trash& bin,
 
 result<std::uint32_t> slot_pool::reserve() {
   const std::scoped_lock lock(mutex_);
-  if (free_.empty())
+  if (free_.empty() && doubtful_.empty())
     return fail(errc::capacity,
                 "slots: all " + std::to_string(node_.max_sandboxes) + " are in use");
-  const auto number = *free_.begin();
-  free_.erase(free_.begin());
+  const auto number = free_.empty() ? doubtful_.front() : *free_.begin();
+  if (free_.empty())
+    doubtful_.pop_front();
+  else
+    free_.erase(free_.begin());
   return number;
+}
+
+void slot_pool::set_aside(std::uint32_t number) {
+  const std::scoped_lock lock(mutex_);
+  doubtful_.push_back(number);
 }
 
 void slot_pool::free(std::uint32_t number) {
@@ -59,9 +67,8 @@ result<slot> slot_pool::take() {
     }
   }
   if (!ready) {
-    DSEC_TRY(const auto number, reserve());
-    auto made = make(number);
-    if (!made) free(number);
+    auto made = make_next();
+    if (!made && made.error().code != errc::capacity) made = make_next();
     return made;
   }
   if (lease.generation == ready->generation) return std::move(*ready);
@@ -71,6 +78,18 @@ result<slot> slot_pool::take() {
   if (const auto undone = give_back(*ready); !undone)
     base::log::warn("slot_left", {{"slot", ready->number}, {"error", undone.error().to_string()}});
   return fail(made.error());
+}
+
+/// One that fails may have something in its own way, which must not be in the way of all others.
+result<slot> slot_pool::make_next() {
+  DSEC_TRY(const auto number, reserve());
+  auto made = make(number);
+  if (made) return made;
+  if (made.error().code == errc::unavailable)
+    free(number);  // the launcher's fault
+  else
+    set_aside(number);
+  return made;
 }
 
 result<slot> slot_pool::make(std::uint32_t number) {
@@ -114,16 +133,12 @@ result<void> slot_pool::refill() {
   while (true) {
     {
       const std::scoped_lock lock(mutex_);
-      if (draining_ || ready_.size() >= node_.slot_pool || free_.empty()) return {};
+      if (draining_ || ready_.size() >= node_.slot_pool) return {};
+      if (free_.empty() && doubtful_.empty()) return {};
     }
-    DSEC_TRY(const auto number, reserve());
-    auto made = make(number);
-    if (!made) {
-      free(number);
-      return fail(made.error());
-    }
+    DSEC_TRY(auto made, make_next());
     const std::scoped_lock lock(mutex_);
-    ready_.push_back(std::move(*made));
+    ready_.push_back(std::move(made));
   }
 }
 
@@ -134,16 +149,18 @@ result<void> slot_pool::drain() {
   }
   // Waits for a refill that is under way, so that none of its slots comes after the last give_back.
   const std::scoped_lock one(refill_mutex_);
-  while (true) {
-    std::optional<slot> s;
-    {
-      const std::scoped_lock lock(mutex_);
-      if (ready_.empty()) return {};
-      s = std::move(ready_.front());
-      ready_.pop_front();
-    }
-    DSEC_CHECK(give_back(*s));
+  std::deque<slot> ready;
+  {
+    const std::scoped_lock lock(mutex_);
+    ready.swap(ready_);
   }
+  std::optional<base::error> first;
+  for (auto& s : ready) {
+    const auto given = give_back(s);
+    if (!given && !first) first = given.error();
+  }
+  if (first) return fail(std::move(*first));
+  return {};
 }
 
 }  // namespace dsec::container

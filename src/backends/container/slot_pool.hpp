@@ -41,9 +41,11 @@ class slot_pool {
   base::result<void> drain();
 
  private:
+  base::result<slot> make_next();
   base::result<slot> make(std::uint32_t number);
   base::result<void> make_namespaces(slot& s);
   base::result<std::uint32_t> reserve();
+  void set_aside(std::uint32_t number);
 
   const cgroup_tree& groups_;
   launcher& host_;
@@ -54,6 +56,7 @@ class slot_pool {
   std::mutex refill_mutex_;    // one refill at a time
   std::mutex mutex_;
   std::set<std::uint32_t> free_;
+  std::deque<std::uint32_t> doubtful_;  // could not be made: taken when no other is free
   std::deque<slot> ready_;
   bool draining_ = false;
 };
