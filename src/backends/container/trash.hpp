@@ -1,8 +1,9 @@
 // Directories on their way out: renamed into <state>/trash in the request, deleted by a background
-// thread of low priority (removing an upper costs more than making the whole sandbox). Thread-safe;
-// owned by the backend.
+// thread of low priority (removing an upper costs more than making the whole sandbox), again later
+// when that fails. Thread-safe; owned by the backend.
 #pragma once
 
+#include <chrono>
 #include <filesystem>
 
 #include "backends/container/housekeeper.hpp"
@@ -18,13 +19,15 @@ class trash {
 
   /// Takes `path` (same file system) out of sight at once. One that does not exist is fine.
   base::result<void> discard(const std::filesystem::path& path);
-  /// Blocks until everything discarded before is deleted.
+  /// Blocks until everything discarded before is deleted or has to be tried again.
   void empty();
 
  private:
   trash(sys::unique_fd directory, std::filesystem::path path)
       : directory_(std::move(directory)), path_(std::move(path)) {}
-  void remove(const std::string& name);
+  void remove(const std::string& name, std::chrono::milliseconds wait = first_retry);
+
+  static constexpr std::chrono::milliseconds first_retry{1000}, longest_retry{60'000};
 
   sys::unique_fd directory_;
   std::filesystem::path path_;
