@@ -50,6 +50,11 @@ base::result<sandbox_record> record_of(const base::sql_row& row) {
   }
 }
 
+std::string name_of(const base::sql_row& row) {
+  const auto* id = row.empty() ? nullptr : std::get_if<std::string>(&row.front());
+  return id == nullptr ? "a sandbox" : "sandbox '" + *id + "'";
+}
+
 base::result<std::vector<sandbox_record>> sql_record_store::load() {
   DSEC_TRY(const auto rows,
            store_->query("SELECT id, owner, phase, cause, detail, spec, created_ms, ended_ms, "
@@ -57,8 +62,16 @@ base::result<std::vector<sandbox_record>> sql_record_store::load() {
                          "ORDER BY created_ms, id"));
   std::vector<sandbox_record> records;
   for (const auto& row : rows) {
-    DSEC_TRY(auto record, record_of(row));
-    records.push_back(std::move(record));
+    auto record = record_of(row);
+    if (!record) {
+      auto why = record.error();
+      why.message = "the record of " + name_of(row) +
+                    " in the store cannot be read: " + why.message +
+                    "; it may live, so nothing is started: delete that row of 'sandboxes' (then it "
+                    "is ended), or go back to the release that wrote it";
+      return fail(std::move(why));
+    }
+    records.push_back(*std::move(record));
   }
   return records;
 }

@@ -1,10 +1,20 @@
 #include "actors/record_writer.hpp"
 
 #include <algorithm>
+#include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 namespace dsec::actors {
+namespace {
+
+std::string id_of(const record_change& change) {
+  if (const auto* record = std::get_if<record_ptr>(&change)) return (*record)->id;
+  return std::get<erased>(change).id;
+}
+
+}  // namespace
 
 record_writer::record_writer(std::unique_ptr<record_store> store,
                              std::function<void(const base::result<void>&)> outcome)
@@ -34,7 +44,7 @@ record_writer::ticket record_writer::add(std::string id, record_change change) {
   bool wake = false;
   {
     const std::scoped_lock lock(mutex_);
-    wake = pending_.empty();
+    wake = last_ == done_;
     pending_.insert_or_assign(std::move(id), std::move(change));
     mine = ++last_;
   }
@@ -80,7 +90,8 @@ void record_writer::run() {
   bool failing = false;
   std::unique_lock lock(mutex_);
   while (true) {
-    due_.wait(lock, [this] { return stopping_ || !pending_.empty(); });
+    const auto news = [this] { return stopping_ || last_ > done_; };
+    failing ? static_cast<void>(due_.wait_for(lock, retry, news)) : due_.wait(lock, news);
     if (pending_.empty()) return;
     const auto wanted = [this] { return stopping_ || wanted_ > done_; };
     due_.wait_for(lock, linger, [&] { return wanted() || hurried_ > done_; });
@@ -94,11 +105,14 @@ void record_writer::run() {
     const auto written = store_->apply(batch);
     if (!written || failing) outcome_(written);
     failing = !written;
-    batch.clear();
     lock.lock();
-    if (!written) remember_failure(done_ + 1, up_to, written.error());
+    if (!written) {
+      if (up_to > done_) remember_failure(done_ + 1, up_to, written.error());
+      for (auto& change : batch) pending_.try_emplace(id_of(change), std::move(change));
+    }
     done_ = up_to;
     written_.notify_all();
+    if (stopping_ && last_ == done_) return;
   }
 }
 

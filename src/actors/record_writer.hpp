@@ -29,13 +29,16 @@ class record_writer {
   static constexpr std::chrono::milliseconds linger{25};
   /// The way from a start's thread to the launcher: on two CPUs the writing would be in its way.
   static constexpr std::chrono::microseconds breath{400};
+  /// Until what could not be written is tried again without a newer change. Nothing else may ever
+  /// change of a sandbox that has ended: the next dsecd would still find it running.
+  static constexpr std::chrono::milliseconds retry{1000};
 
   /// Ticket of a change: changes with lower or equal numbers are older.
   using ticket = std::uint64_t;
 
   /// `outcome` is called on the writer's thread when a batch could not be written (its changes are
-  /// then given up: the next change of the same sandbox writes the whole record again), and when
-  /// one could after one that could not.
+  /// written with the next one, but for sandboxes that have changed again), and when one could
+  /// after one that could not.
   record_writer(std::unique_ptr<record_store> store,
                 std::function<void(const base::result<void>&)> outcome);
   /// Writes what is due, then ends the thread.
@@ -75,7 +78,7 @@ class record_writer {
   ticket last_ = 0;  // given out
   ticket hurried_ = 0;
   ticket wanted_ = 0;  // somebody waits for it
-  ticket done_ = 0;    // written or given up
+  ticket done_ = 0;    // written, or failed and to be tried again
   std::deque<failed_range> failed_;
   bool stopping_ = false;
   std::thread thread_;

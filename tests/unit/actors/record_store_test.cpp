@@ -1,11 +1,14 @@
 #include "actors/record_store.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <catch2/catch.hpp>
 #include <filesystem>
+#include <map>
 
 #include "actors/record_writer.hpp"
 #include "base/ids.hpp"
+#include "support/eventually.hpp"
 
 using namespace dsec::actors;
 namespace base = dsec::base;
@@ -137,6 +140,22 @@ TEST_CASE("a spec that is none is corrupt, not a crash") {
   CHECK(parse_spec("").error().code == base::errc::corrupt);
 }
 
+TEST_CASE("a record that cannot be read is named, with what to do") {
+  const temp_db db;
+  REQUIRE(db.open()->apply({shared(sample("e0-a")), shared(sample("e0-bad"))}));
+  const auto store = base::open_sqlite(db.file, base::durability::process, worker_migrations());
+  REQUIRE(store);
+  for (const auto* damage : {"phase = 'asleep'", "spec = 'none'", "created_ms = 'long ago'"}) {
+    REQUIRE(
+        (*store)->execute("UPDATE sandboxes SET " + std::string(damage) + " WHERE id = 'e0-bad'"));
+    const auto all = db.open()->load();
+    REQUIRE_FALSE(all);
+    CHECK(all.error().code == base::errc::corrupt);
+    CHECK(all.error().message.find("sandbox 'e0-bad'") != std::string::npos);
+    CHECK(all.error().message.find("delete that row") != std::string::npos);
+  }
+}
+
 TEST_CASE("text that is no UTF-8 does not cost the record") {
   auto r = sample("e0-c");
   r.spec.env = {"A=\xff\xfe"};
@@ -179,6 +198,55 @@ TEST_CASE("who waits for a change that could not be written is told") {
   CHECK(writer.wait(writer.save(shared(sample("e0-a")))));
   CHECK(writer.wait(writer.save(shared(sample("e0-a")))));
   CHECK(reported == std::vector<bool>{false, true});  // and nothing of the second success
+}
+
+TEST_CASE("what could not be written is written when it can, and the newest of each sandbox") {
+  const temp_db db;
+  struct flaky final : record_store {
+    explicit flaky(std::unique_ptr<record_store> s) : to(std::move(s)) {}
+    base::result<std::vector<sandbox_record>> load() override { return to->load(); }
+    base::result<void> apply(const std::vector<record_change>& changes) override {
+      if (failing) return base::fail(base::errc::io, "disk full");
+      return to->apply(changes);
+    }
+    std::unique_ptr<record_store> to;
+    std::atomic<bool> failing{false};
+  };
+  auto store = std::make_unique<flaky>(db.open());
+  auto* disk = store.get();
+  record_writer writer(std::move(store), [](const base::result<void>&) {});
+  for (const auto* id : {"e0-a", "e0-b", "e0-c"}) writer.save(shared(sample(id)));
+  REQUIRE(writer.wait(writer.erase("e0-none")));
+  disk->failing = true;
+  auto ended = sample("e0-a");
+  ended.phase = base::phase::stopped;
+  const auto failed = writer.save(shared(ended));
+  CHECK_FALSE(writer.wait(failed));
+  CHECK_FALSE(writer.wait(writer.erase("e0-b")));
+  auto newest = sample("e0-c");
+  newest.phase = base::phase::stopping;
+  CHECK_FALSE(writer.wait(writer.save(shared(newest))));
+  newest.phase = base::phase::failed;
+  CHECK_FALSE(writer.wait(writer.save(shared(newest))));
+  disk->failing = false;
+  const auto phases = [&] {
+    std::map<std::string, base::phase> all;
+    const auto records = db.open()->load();
+    REQUIRE(records);
+    for (const auto& r : *records) all[r.id] = r.phase;
+    return all;
+  };
+  const std::map<std::string, base::phase> right{{"e0-a", base::phase::stopped},
+                                                 {"e0-c", base::phase::failed}};
+  CHECK(dsec::test::eventually([&] { return phases() == right; }));
+  CHECK_FALSE(writer.wait(failed));  // who asks late hears the same
+}
+
+TEST_CASE("a writer that ends while nothing can be written ends") {
+  auto store = std::make_unique<slow_store>();
+  store->failing = true;
+  record_writer writer(std::move(store), [](const base::result<void>&) {});
+  writer.save(shared(sample("e0-a")));
 }
 
 TEST_CASE("what was written before another failure counts as written") {
