@@ -16,13 +16,12 @@ void lease_table::holder::let_go() {
   if (const auto table = std::exchange(table_, nullptr)) table->release(what_);
 }
 
-lease_table::lease_table(std::function<time_point()> now) : now_(std::move(now)), made_(now_()) {}
+lease_table::lease_table(std::function<time_point()> now) : now_(std::move(now)) {}
 
 lease_table::holder lease_table::hold(const std::string& principal, const lease& l) {
   const key what{principal, l.id};
   const std::scoped_lock lock(mutex_);
-  longest_ = std::max(longest_, std::chrono::milliseconds(l.ms));
-  ++known_[what].holders;
+  ++known(what, l.ms).holders;
   forget_old(now_());
   return {shared_from_this(), what};
 }
@@ -33,20 +32,27 @@ void lease_table::release(const key& what) {
   const auto now = now_();
   if (--e.holders == 0) {
     e.released = now;
-    released_.emplace_back(now, what);
+    forget_later(what, e);
   }
   forget_old(now);
 }
 
+void lease_table::open() {
+  const std::scoped_lock lock(mutex_);
+  opened_ = now_();
+  for (auto& [what, e] : known_) forget_later(what, e);
+}
+
 std::optional<lease_table::time_point> lease_table::ends(const std::string& principal,
                                                          const lease& l) {
-  const std::chrono::milliseconds time(l.ms);
+  const key what{principal, l.id};
   const std::scoped_lock lock(mutex_);
-  longest_ = std::max(longest_, time);
-  const auto it = known_.find({principal, l.id});
-  if (it == known_.end()) return made_ + time;
-  if (it->second.holders > 0) return std::nullopt;
-  return it->second.released + time;
+  forget_old(now_());
+  auto& e = known(what, l.ms);
+  forget_later(what, e);
+  const auto from = counts_from(e);
+  if (!from) return std::nullopt;
+  return *from + std::chrono::milliseconds(l.ms);
 }
 
 std::size_t lease_table::size() const {
@@ -54,14 +60,36 @@ std::size_t lease_table::size() const {
   return known_.size();
 }
 
+lease_table::entry& lease_table::known(const key& what, std::uint32_t ms) {
+  auto& e = known_[what];
+  e.longest = std::max(e.longest, std::chrono::milliseconds(ms));
+  return e;
+}
+
+std::optional<lease_table::time_point> lease_table::counts_from(const entry& e) const {
+  if (e.holders > 0 || !opened_) return std::nullopt;
+  return e.released ? e.released : opened_;
+}
+
+void lease_table::forget_later(const key& what, entry& e) {
+  const auto from = counts_from(e);
+  if (!from || std::exchange(e.due, true)) return;
+  due_.emplace(*from + e.longest, what);
+}
+
+/// It may have been held again meanwhile, or asked for with a longer time.
 void lease_table::forget_old(time_point now) {
-  while (!released_.empty() && released_.front().first + longest_ <= now) {
-    const auto it = known_.find(released_.front().second);
-    if (it != known_.end() && it->second.holders == 0 &&
-        it->second.released == released_.front().first) {
+  while (!due_.empty() && due_.begin()->first <= now) {
+    const auto what = std::move(due_.begin()->second);
+    due_.erase(due_.begin());
+    const auto it = known_.find(what);
+    it->second.due = false;
+    const auto from = counts_from(it->second);
+    if (from && *from + it->second.longest <= now) {
       known_.erase(it);
+    } else {
+      forget_later(what, it->second);
     }
-    released_.pop_front();
   }
 }
 

@@ -1,12 +1,12 @@
 // Which clients are there. A lease is a name that a client gives on all its connections; it is held
 // while one of them is open, and ends some time after the last. What is bound to it asks here when
 // that is. Thread-safe: connections come and go on any thread, and outlive edges, so this belongs
-// to the node. Nothing here is stored: after a start of dsecd every lease counts anew.
+// to the node. Nothing here is stored: after a start of dsecd every lease counts anew, from the
+// moment when clients can connect.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -22,6 +22,7 @@ struct lease {
   std::uint32_t ms = 0;  // from the last connection to the end of what is bound to it
 
   explicit operator bool() const { return !id.empty(); }
+  bool operator==(const lease&) const = default;
 };
 
 class lease_table : public std::enable_shared_from_this<lease_table> {
@@ -50,8 +51,10 @@ class lease_table : public std::enable_shared_from_this<lease_table> {
   };
   [[nodiscard]] holder hold(const std::string& principal, const lease& l);
 
-  /// When the lease ends; nullopt while somebody holds it. One that nobody has held since this
-  /// table was made counts from then.
+  /// Clients can connect from now on.
+  void open();
+  /// When the lease ends; nullopt while somebody holds it, and as long as nobody could. One that
+  /// nobody has held counts from open().
   std::optional<time_point> ends(const std::string& principal, const lease& l);
   /// Leases that are held, or were not long ago.
   [[nodiscard]] std::size_t size() const;
@@ -60,19 +63,23 @@ class lease_table : public std::enable_shared_from_this<lease_table> {
   using key = holder::key;  // principal and id
   struct entry {
     unsigned holders = 0;
-    time_point released;
+    std::optional<time_point> released;    // by the last holder; none: nobody has held it
+    std::chrono::milliseconds longest{0};  // of all times that anybody asked with
+    bool due = false;                      // stands in due_
   };
 
+  entry& known(const key& what, std::uint32_t ms);
   void release(const key& what);
+  [[nodiscard]] std::optional<time_point> counts_from(const entry& e) const;
+  void forget_later(const key& what, entry& e);
   /// What ended so long ago that it makes no difference is not kept.
   void forget_old(time_point now);
 
   const std::function<time_point()> now_;
-  const time_point made_;
   mutable std::mutex mutex_;
+  std::optional<time_point> opened_;
   std::map<key, entry> known_;
-  std::deque<std::pair<time_point, key>> released_;  // in order; may name those held again
-  std::chrono::milliseconds longest_{0};             // of all times that anybody asked with
+  std::multimap<time_point, key> due_;  // when to look whether it can be forgotten
 };
 
 }  // namespace dsec::actors

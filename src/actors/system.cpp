@@ -184,6 +184,7 @@ base::result<void> node_impl::start() {
                        auto info) { return open(std::move(session), std::move(info)); },
       .get = [health = health_](std::string_view path) { return answer_get(*health, path); }};
   DSEC_TRY(listener_, net::listener::start(config_.gateway, std::move(callbacks)));
+  worker_->leases->open();
   health_->expect_beats(longest_pause);
   health_->set_ready(true);
   base::log::info("ready", {{"port", listener_->port()}, {"edge", config_.node.name}});

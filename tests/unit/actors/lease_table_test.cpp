@@ -12,6 +12,7 @@ namespace {
 struct leases {
   lease_table::time_point now{1000s};
   std::shared_ptr<lease_table> table = std::make_shared<lease_table>([this] { return now; });
+  leases() { table->open(); }
 
   std::optional<lease_table::time_point> ends(const std::string& principal, const lease& l) {
     return table->ends(principal, l);
@@ -44,11 +45,17 @@ TEST_CASE("a client that comes back in time has lost nothing") {
   CHECK_FALSE(t.ends("alice", short_one));
 }
 
-TEST_CASE("a lease that nobody has held yet counts from the start") {
-  leases t;
-  const auto began = t.now;
-  t.now += 3s;
-  CHECK(t.ends("alice", short_one) == began + 10s);
+TEST_CASE("a lease that nobody has held yet counts from when somebody could have held it") {
+  lease_table::time_point now{1000s};
+  const auto table = std::make_shared<lease_table>([&] { return now; });
+  CHECK_FALSE(table->ends("alice", short_one));
+  now += 1h;  // a long take-over
+  CHECK_FALSE(table->ends("alice", short_one));
+  table->open();
+  const auto opened = now;
+  now += 3s;
+  CHECK(table->ends("alice", short_one) == opened + 10s);
+  CHECK(table->ends("alice", {"other", 5000}) == opened + 5s);
 }
 
 TEST_CASE("leases of one name are different ones for different principals") {
@@ -84,6 +91,28 @@ TEST_CASE("leases that ended long ago are not kept, and still count as ended") {
   }
   CHECK(t.table->size() <= 12);
   CHECK(*t.ends("alice", {"l0", 1000}) <= t.now);
+}
+
+TEST_CASE("how long one lease is remembered is nothing to the others") {
+  leases t;
+  t.table->hold("alice", {"a day", 86'400'000}).let_go();
+  const auto gone = t.now;
+  for (int i = 0; i < 1000; ++i) {
+    t.table->hold("alice", {"l" + std::to_string(i), 1000}).let_go();
+    t.now += 100ms;
+  }
+  CHECK(t.table->size() <= 13);
+  CHECK(t.ends("alice", {"a day", 86'400'000}) == gone + 24h);
+}
+
+TEST_CASE("asking again and again for leases that have ended keeps none of them") {
+  leases t;
+  t.now += 1h;
+  for (int i = 0; i < 1000; ++i) {
+    CHECK(*t.ends("alice", {"l" + std::to_string(i), 1000}) <= t.now);
+    t.now += 100ms;
+  }
+  CHECK(t.table->size() <= 1);
 }
 
 TEST_CASE("a lease is remembered for the longest time that anybody asks with") {

@@ -336,6 +336,7 @@ base::result<void> node_fixture::try_start_again() {
                                            given_up.push_back(why);
                                          }});
   run();
+  worker->leases->open();
   return {};
 }
 

@@ -25,6 +25,7 @@ struct reaper_fixture {
         },
         this);
     leases = std::make_shared<lease_table>([this] { return scheduler().clock().now(); });
+    leases->open();
     who = system->spawn(reaper, edge, leases);
     scheduler().run();
   }

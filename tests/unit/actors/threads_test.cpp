@@ -72,10 +72,10 @@ class waiting_session final : public dsec::net::ws_session {
 };
 
 /// A sandbox that has failed is taken down in the background; `stop` of it does not wait for that.
-bool none_live_soon(const fake::backend& b) {
+bool none_live_soon(const fake::host& h) {
   const auto deadline = std::chrono::steady_clock::now() + 30s;
-  while (b.live() != 0 && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
-  return b.live() == 0;
+  while (h.live() != 0 && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
+  return h.live() == 0;
 }
 
 class threaded_node {
@@ -104,6 +104,7 @@ class threaded_node {
     caf::scoped_actor self{*system};
     self->request(root, caf::infinite, actors::get_roots{})
         .receive([](const actors::roots&) {}, [](caf::error&) {});
+    worker->leases->open();
   }
   ~threaded_node() {
     {
@@ -237,7 +238,7 @@ TEST_CASE("sandboxes that die while they are used always answer") {
   }
   for (auto& t : threads) t.join();
   CHECK(odd == 0);
-  CHECK(none_live_soon(*node.backend));
+  CHECK(none_live_soon(*node.backend->host()));
 }
 
 TEST_CASE("a node starts, answers over HTTP, and stops") {
@@ -272,13 +273,15 @@ TEST_CASE("a node starts, answers over HTTP, and stops") {
 namespace {
 
 /// One sandbox that runs on a fake host and that the store of `state` knows.
-std::shared_ptr<fake::host> host_with_sandbox(const temp_state& state) {
-  auto host = std::make_shared<fake::host>(holding());
+std::shared_ptr<fake::host> host_with_sandbox(const temp_state& state, fake::script s = holding(),
+                                              actors::lease lease = {}) {
+  auto host = std::make_shared<fake::host>(std::move(s));
   fake::backend before(host);
   actors::sandbox_record r;
   r.id = "e0-aaaaaaaaaaaaaaaa";
   r.owner = "root";
   r.phase = base::phase::running;
+  r.lease = std::move(lease);
   const auto started = before.start(actors::start_spec_of(r), {{}, {}, {}, {}});
   REQUIRE(started);
   before.leave();
@@ -328,4 +331,33 @@ TEST_CASE("a node that leaves, or cannot start, leaves sandboxes to the next; st
   REQUIRE(last);
   (*last)->stop(30s);
   CHECK(host->live() == 0);
+}
+
+TEST_CASE("a take-over that takes longer than a lease costs no client its sandboxes") {
+  const temp_state state;
+  base::config config;
+  config.state = state.path;
+  config.gateway.port = 0;
+  const auto lease = 1s;
+  std::chrono::steady_clock::time_point taken_over;
+  const auto host = host_with_sandbox(
+      state,
+      {.run = {},
+       .on_step = [&](std::string_view step, const std::string&) -> base::result<void> {
+         if (step != "end_unrecovered") return {};
+         std::this_thread::sleep_for(lease + 200ms);  // nothing to wait for: the time is the case
+         taken_over = std::chrono::steady_clock::now();
+         return {};
+       }},
+      {"l1", 1000});
+  auto node = actors::start_node(
+      config, {.backend = std::make_shared<fake::backend>(host),
+               .images = dsec::fs::image_store(base::paths(state.path)),
+               .store = state.store(),
+               .authenticate = [](std::string_view) { return std::optional<std::string>("root"); },
+               .give_up = [](const std::string& why) { FAIL(why); }});
+  REQUIRE(node);
+  CHECK(none_live_soon(*host));
+  CHECK(std::chrono::steady_clock::now() - taken_over >= lease);
+  (*node)->stop(30s);
 }
