@@ -71,7 +71,9 @@ void restore_file(ledger& book, const backends::known_command& known) {
   if (outcome && !*outcome && base::retryable(outcome->error().code))
     return book.instance->withdraw(known.id);
   if (const auto old = book.writes.begin(known.id, known.argv.front())) book.instance->forget(*old);
-  if (outcome) book.writes.end(known.id, *std::move(outcome));
+  if (!outcome) return;
+  if (*outcome) book.instance->forget(known.id);  // all but its size
+  book.writes.end(known.id, *std::move(outcome));
 }
 
 void restore_commands(ledger& book, const backends::recovered& found) {

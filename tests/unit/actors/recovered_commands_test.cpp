@@ -213,6 +213,15 @@ TEST_CASE("a write with an id is done once, however often the node dies") {
   CHECK(s.alice.call(read_file(s.id, "/f")).out == "12345");
 }
 
+TEST_CASE("what a write that ended well has left is dropped by the next node, if not by its own") {
+  with_sandbox s;
+  s.node.background->held = true;  // where it would be dropped
+  CHECK(s.alice.call(write_file(s.id, "/f", "12345", "w1")).size == 5);
+  s.restart();
+  CHECK(count(s.node, "forget " + s.id + " dsec.w.w1") == 1);
+  CHECK(s.alice.call(write_file(s.id, "/f", "12345", "w1")).size == 5);
+}
+
 TEST_CASE("a write whose end the node did not take in is answered by the next") {
   bool slow = true;
   fake::script script;
