@@ -45,6 +45,9 @@ caf::result<reply> edge_state::on_call(const call& c) {
       case proto::Request::Body::CREATE_SANDBOX:
         out = on_create(c, body.getCreateSandbox(), request.getIdempotencyKey());
         break;
+      case proto::Request::Body::STOP_SANDBOX:
+        out = on_stop_with_key(c, body.getStopSandbox(), request.getIdempotencyKey());
+        break;
       case proto::Request::Body::LIST_SANDBOXES:
         out = list_sandboxes(c);
         break;

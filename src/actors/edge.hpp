@@ -5,6 +5,7 @@
 //
 // edge.cpp              interface, finding and listing, time limits, retention
 // edge_create.cpp       from a create request to a sandbox actor
+// edge_withdraw.cpp     creates that nobody wants any more
 // edge_supervision.cpp  starting actors, again when they die
 #pragma once
 
@@ -24,6 +25,7 @@
 #include "actors/interfaces.hpp"
 #include "actors/restart_budget.hpp"
 #include "actors/waiter.hpp"
+#include "actors/withdrawn_keys.hpp"
 #include "actors/worker.hpp"
 
 namespace dsec::actors {
@@ -95,6 +97,7 @@ struct edge_state {
 
   std::map<std::uint64_t, pending_create> creates;  // by token
   std::map<edge_table::key, std::uint64_t> waiting_keys;
+  withdrawn_keys withdrawn;
   admission_queue queue{max_waiting};
   std::uint64_t last_token = 0;
   std::uint32_t live = 0;
@@ -132,8 +135,10 @@ struct edge_state {
   // edge_create.cpp
   void on_resolved(const images_resolved& m);
   void on_memory(const memory_read& m);
-  void on_abandoned(const creates_abandoned& m);
   void on_alarm(const alarm_rang& rang);
+
+  // edge_withdraw.cpp
+  void on_abandoned(const creates_abandoned& m);
 
  private:
   [[nodiscard]] time_point now() const { return self->clock().now(); }
@@ -153,7 +158,7 @@ struct edge_state {
   void answer_stoppers();
 
   caf::result<reply> on_create(const call& c, proto::CreateSandbox::Reader request,
-                               const std::string& key);
+                               capnp::Text::Reader asked_key);
   std::optional<caf::result<reply>> known_key(const call& c, const edge_table::key& key,
                                               const std::string& hash);
   caf::result<reply> begin_create(const call& c, const std::string& key, create_request wanted);
@@ -165,6 +170,9 @@ struct edge_state {
   void admit(std::uint64_t token);
   void fail_create(std::uint64_t token, const base::error& why);
   void expire_creates();
+  caf::result<reply> on_stop_with_key(const call& c, proto::SandboxRef::Reader request,
+                                      capnp::Text::Reader asked_key);
+  reply on_withdraw(const call& c, const edge_table::key& key);
   [[nodiscard]] base::error why_late(const pending_create& p);
 };
 

@@ -8,6 +8,7 @@
 
 #include "actors/edge.hpp"
 #include "actors/sandbox.hpp"
+#include "actors/text_checks.hpp"
 #include "base/ids.hpp"
 #include "base/log.hpp"
 #include "base/unix_time.hpp"
@@ -17,30 +18,31 @@ namespace {
 
 using base::errc;
 
-constexpr std::size_t max_key = 256;
-
 base::error key_conflict(const std::string& key) {
   return {errc::conflict,
           "idempotency key '" + key + "' was used for another create; choose a new one", 0};
 }
 
+base::error key_withdrawn(const std::string& key) {
+  return {errc::cancelled,
+          "the create with idempotency key '" + key + "' was withdrawn before it had arrived", 0};
+}
+
 }  // namespace
 
 caf::result<reply> edge_state::on_create(const call& c, proto::CreateSandbox::Reader request,
-                                         const std::string& key) {
+                                         capnp::Text::Reader asked_key) {
   if (env->health->draining())
     return reply(error_reply(c.id, {errc::unavailable, "dsecd is stopping; try again", 0}));
-  if (key.size() > max_key) {
-    return reply(
-        error_reply(c.id, {errc::invalid_argument, "idempotency key is longer than 256 bytes", 0}));
-  }
+  const auto key = idempotency_key(asked_key);
+  if (!key) return reply(error_reply(c.id, key.error()));
   auto wanted = parse_create(request, env->config.sandbox, env->backend->name());
   if (!wanted) return reply(error_reply(c.id, wanted.error()));
-  if (!key.empty()) {
-    if (auto known = known_key(c, {c.from->principal, key}, wanted->body_hash))
+  if (!key->empty()) {
+    if (auto known = known_key(c, {c.from->principal, *key}, wanted->body_hash))
       return std::move(*known);
   }
-  return begin_create(c.without_frame(), key, std::move(*wanted));
+  return begin_create(c.without_frame(), *key, std::move(*wanted));
 }
 
 /// What a create with a key that was used before gets: conflict, the sandbox, or a place among
@@ -48,15 +50,20 @@ caf::result<reply> edge_state::on_create(const call& c, proto::CreateSandbox::Re
 std::optional<caf::result<reply>> edge_state::known_key(const call& c, const edge_table::key& key,
                                                         const std::string& hash) {
   if (const auto used = table->keys.find(key); used != table->keys.end()) {
-    if (used->second.body_hash != hash) return reply(error_reply(c.id, key_conflict(key.second)));
+    if (used->second.body_hash != hash)
+      return reply(error_reply(c.id, key_conflict(key.second), key.second));
     auto& e = table->sandboxes.at(used->second.sandbox_id);
     if (e.given_up) return std::nullopt;
     return self->delegate(actor_of(e), await_running{c.without_frame(), {}});
   }
   const auto waiting = waiting_keys.find(key);
-  if (waiting == waiting_keys.end()) return std::nullopt;
+  if (waiting == waiting_keys.end()) {
+    if (!withdrawn.contains(key, now())) return std::nullopt;
+    return reply(error_reply(c.id, key_withdrawn(key.second), key.second));
+  }
   auto& p = creates.at(waiting->second);
-  if (p.wanted.body_hash != hash) return reply(error_reply(c.id, key_conflict(key.second)));
+  if (p.wanted.body_hash != hash)
+    return reply(error_reply(c.id, key_conflict(key.second), key.second));
   p.waiters.push_back(
       {{self->make_response_promise<reply>(), c.id, c.deadline}, c.without_frame(), {}});
   deadlines.want(self, c.deadline);
@@ -105,8 +112,8 @@ void edge_state::on_resolved(const images_resolved& m) {
   p.spec = complete(p.wanted, *m.images);
   const auto limit = p.spec->limits.memory_bytes;
   if (!can_ever_fit(policy(), *memory, limit)) {
-    return fail_create(m.token, {errc::capacity,
-                                 "no node of this size can take it: " +
+    return fail_create(m.token, {errc::invalid_argument,
+                                 "no node of this size can ever take it: " +
                                      describe(scarce::memory_limits, policy(), {*memory}, limit),
                                  0});
   }
@@ -213,30 +220,6 @@ base::error edge_state::why_late(const pending_create& p) {
     return {errc::capacity, "others were before it in the create queue", 0};
   return {errc::capacity,
           "not admitted in time for want of " + describe(what, policy(), load(), limit), 0};
-}
-
-std::optional<time_point> edge_state::pending_create::abandoned_until() const {
-  if (waiters.empty()) return std::nullopt;
-  auto last = time_point::min();
-  for (const auto& w : waiters) {
-    if (!w.abandoned) return std::nullopt;
-    last = std::max(last, *w.abandoned);
-  }
-  return last + abandon_grace;
-}
-
-/// Whether a create still waits here or has become a sandbox is not known to its connection.
-void edge_state::on_abandoned(const creates_abandoned& m) {
-  for (auto& [token, p] : creates) {
-    for (auto& w : p.waiters) {
-      if (m.names(w.request.from, w.request.serial)) w.abandoned = now();
-    }
-  }
-  for (auto& [id, e] : table->sandboxes) {
-    if (e.live && e.actor && e.book->status.record()->owner == m.from->principal)
-      caf::anon_send(e.actor, m);
-  }
-  deadlines.want(self, now() + abandon_grace);
 }
 
 void edge_state::expire_creates() {

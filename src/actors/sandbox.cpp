@@ -55,8 +55,21 @@ void sandbox_state::publish_use() {
   book->status.set_busy(book->commands.live(), static_cast<std::uint32_t>(file_operations.size()));
 }
 
-void sandbox_state::answer_from_pool(waiter w, std::function<proto::frame()> job) {
-  desk.hand_out(sandbox_self{self}, *env->copy_pool, std::move(w), std::move(job));
+bool sandbox_state::answer_from_pool(waiter w, std::function<proto::frame()> job) {
+  return desk.hand_out(sandbox_self{self}, *env->copy_pool, std::move(w), std::move(job));
+}
+
+void sandbox_state::answer_when_written(waiter w) {
+  const auto written = env->writer->save(book->status.record());
+  const auto bound = book->record.lease;
+  const auto request = w.id;
+  const auto handed = answer_from_pool(std::move(w), [me = sandbox_self{self}, env = env,
+                                                      view = view(), written, request] {
+    const auto ok = env->writer->wait(written);
+    caf::anon_send(me, lease_written{view.record->lease, ok.has_value()});
+    return ok ? sandbox_reply(request, view) : error_reply(request, ok.error(), view.record->id);
+  });
+  if (!handed) on_lease_written({bound, false});
 }
 
 caf::result<reply> sandbox_state::on_call(const call& c) {
@@ -74,7 +87,7 @@ caf::result<reply> sandbox_state::on_call(const call& c) {
         out = reply(sandbox_reply(c.id, view()));
         break;
       case proto::Request::Body::STOP_SANDBOX:
-        out = on_stop(c);
+        out = on_stop(c, body.getStopSandbox(), request.getIdempotencyKey());
         break;
       case proto::Request::Body::EXEC:
         out = on_exec(c, body.getExec());
@@ -171,16 +184,9 @@ void sandbox_state::rearm() {
 }
 
 void sandbox_state::on_forget() {
-  // Spools are files: they are dropped on a pool, and so is the instance, whose end may wait for
-  // threads.
-  auto forget = [instance = std::exchange(book->instance, nullptr),
-                 ids = book->commands.all_ids()] {
-    if (!instance) return;
-    for (const auto& command_id : ids) instance->forget(command_id);
-  };
-  const auto submitted = env->background_pool->submit(std::move(forget));
-  if (!submitted)
-    base::log::warn("spools_kept", {{"sandbox", id()}, {"why", submitted.error().message}});
+  // Its files go as a whole (orphans.hpp). The end of an instance may wait for threads.
+  static_cast<void>(
+      env->background_pool->submit([instance = std::exchange(book->instance, nullptr)] {}));
   self->quit();
 }
 
@@ -198,6 +204,7 @@ sandbox_self::behavior_type sandbox(sandbox_self::stateful_pointer<sandbox_state
       [self](const new_parent& m) { self->state.on_new_parent(m.edge); },
       [self](forget_sandbox) { self->state.on_forget(); },
       [self](inbox_filled) { self->state.on_inbox(); },
+      [self](const lease_written& m) { self->state.on_lease_written(m); },
       [self](const answer_made& m) { self->state.desk.deliver(m); },
       [self](const alarm_rang& m) { self->state.on_alarm(m); },
   };

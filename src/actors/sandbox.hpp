@@ -28,8 +28,14 @@ namespace dsec::actors {
 
 /// To oneself: the ledger's inbox has events.
 struct inbox_filled {};
-using sandbox_self = sandbox_actor::extend<caf::reacts_to<inbox_filled>,  //
-                                           caf::reacts_to<answer_made>,   //
+/// To oneself: whether the record could be written with which the sandbox was bound to a lease.
+struct lease_written {
+  lease bound;
+  bool ok = false;
+};
+using sandbox_self = sandbox_actor::extend<caf::reacts_to<inbox_filled>,   //
+                                           caf::reacts_to<lease_written>,  //
+                                           caf::reacts_to<answer_made>,    //
                                            caf::reacts_to<alarm_rang>>;
 
 struct sandbox_state {
@@ -60,6 +66,7 @@ struct sandbox_state {
   std::string just_ended;  // the command whose end is being handled
   time_point phase_since;
   std::optional<time_point> stop_again;  // the last stop was incomplete
+  std::optional<lease> recorded_lease;   // while it is not known that the present one is written
   alarm deadlines;
 
   explicit sandbox_state(sandbox_self::pointer s) : self(s) {}
@@ -86,7 +93,10 @@ struct sandbox_state {
   /// The answer to a request that need not wait.
   [[nodiscard]] reply refusal(const call& c, const base::error& why) const;
   /// Runs `job` on the copy pool; what it returns answers `w`.
-  void answer_from_pool(waiter w, std::function<proto::frame()> job);
+  bool answer_from_pool(waiter w, std::function<proto::frame()> job);
+  /// What the sandbox is, once that is written: who is told so relies on it, whatever becomes of
+  /// dsecd.
+  void answer_when_written(waiter w);
   [[nodiscard]] sandbox_view view() const;
 
   // sandbox_lifecycle.cpp
@@ -112,7 +122,9 @@ struct sandbox_state {
   void apply(const start_done& e);
   void apply(const stop_done& e);
   void apply(const instance_gone& e);
-  caf::result<reply> on_stop(const call& c);
+  caf::result<reply> on_stop(const call& c, proto::SandboxRef::Reader request,
+                             capnp::Text::Reader key);
+  void give_up_key();
   void answer_create_waiters();
   void answer_stop_waiters();
   void expire_lifecycle_waiters(time_point at);
@@ -155,7 +167,8 @@ struct sandbox_state {
   // sandbox_lease.cpp
   caf::result<reply> on_set_detached(const call& c, proto::SetDetached::Reader request);
   void follow_lease(const caller& from);
-  record_writer::ticket bind(const lease& l);
+  void bind(const lease& l);
+  void on_lease_written(const lease_written& m);
   void end_if_unleased();
 };
 
@@ -165,3 +178,4 @@ sandbox_self::behavior_type sandbox(sandbox_self::stateful_pointer<sandbox_state
 }  // namespace dsec::actors
 
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::inbox_filled)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::lease_written)

@@ -7,6 +7,7 @@
 #include "actors/exec_request.hpp"
 #include "actors/output.hpp"
 #include "actors/sandbox.hpp"
+#include "actors/text_checks.hpp"
 #include "base/log.hpp"
 
 namespace dsec::actors {
@@ -170,7 +171,9 @@ void sandbox_state::after_end(const std::string& command_id) {
 }
 
 caf::result<reply> sandbox_state::on_get_command(const call& c, proto::CommandRef::Reader request) {
-  const std::string command_id = request.getCommandId();
+  const auto asked_id = text(request.getCommandId(), "commandId");
+  if (!asked_id) return refusal(c, asked_id.error());
+  const auto& command_id = *asked_id;
   const auto* known = book->commands.find(command_id);
   if (known == nullptr) return refusal(c, unknown_command(command_id));
   const auto limit = inline_limit(request.getInlineLimit());
@@ -184,7 +187,9 @@ caf::result<reply> sandbox_state::on_get_command(const call& c, proto::CommandRe
 
 caf::result<reply> sandbox_state::on_kill_command(const call& c,
                                                   proto::CommandRef::Reader request) {
-  const std::string command_id = request.getCommandId();
+  const auto asked_id = text(request.getCommandId(), "commandId");
+  if (!asked_id) return refusal(c, asked_id.error());
+  const auto& command_id = *asked_id;
   const auto* known = book->commands.find(command_id);
   if (known == nullptr) return refusal(c, unknown_command(command_id));
   if (!known->over() && book->instance) {

@@ -8,6 +8,7 @@
 #include "actors/file_outcome.hpp"
 #include "actors/output.hpp"
 #include "actors/sandbox.hpp"
+#include "actors/text_checks.hpp"
 #include "base/ids.hpp"
 #include "base/log.hpp"
 #include "proto/limits.hpp"
@@ -35,7 +36,9 @@ base::result<proto::frame> make_file_answer(std::uint64_t request, backends::ins
 }  // namespace
 
 caf::result<reply> sandbox_state::on_read_output(const call& c, proto::ReadOutput::Reader request) {
-  const std::string command_id = request.getCommandId();
+  const auto asked_id = text(request.getCommandId(), "commandId");
+  if (!asked_id) return refusal(c, asked_id.error());
+  const auto& command_id = *asked_id;
   const auto* known = book->commands.find(command_id);
   if (known == nullptr) return refusal(c, unknown_command(command_id));
   const auto which = request.getStderr() ? backends::stream::err : backends::stream::out;
@@ -70,7 +73,7 @@ caf::result<reply> sandbox_state::on_read_file(const call& c, proto::ReadFile::R
 }
 
 caf::result<reply> sandbox_state::on_write_file(const call& c, proto::WriteFile::Reader request) {
-  const std::string operation = request.getOperationId();
+  const std::string operation(request.getOperationId().begin(), request.getOperationId().size());
   if (operation.empty())
     return begin_file_operation(c, parse_write_file(request, book->record.spec, next_file_id()));
   if (operation.size() > 48 || !base::is_valid_command_id(operation))

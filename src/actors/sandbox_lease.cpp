@@ -19,23 +19,31 @@ caf::result<reply> sandbox_state::on_set_detached(const call& c,
                        "this connection has no lease to bind a sandbox to; name one in hello", 0});
   }
   if (phase() >= base::phase::stopping) return refusal(c, why_not_running(book->record));
-  const auto written = bind(detach ? lease{} : c.from->lease);
+  bind(detach ? lease{} : c.from->lease);
   auto w = make_waiter(c);
   auto promise = w.promise;
-  // Who is told so relies on it, whatever becomes of dsecd.
-  answer_from_pool(std::move(w), [env = env, view = view(), written, request_id = c.id] {
-    const auto ok = env->writer->wait(written);
-    return ok ? sandbox_reply(request_id, view)
-              : error_reply(request_id, ok.error(), view.record->id);
-  });
+  answer_when_written(std::move(w));
   return promise;
 }
 
-record_writer::ticket sandbox_state::bind(const lease& l) {
+void sandbox_state::bind(const lease& l) {
+  if (!recorded_lease) recorded_lease = book->record.lease;
   book->record.lease = l;
-  const auto written = publish();
+  env->writer->hurry(publish());
   if (l) caf::anon_send(parent, lease_bound{id()});
-  return written;
+}
+
+/// Who was told that it could not be written was told that nothing has changed.
+void sandbox_state::on_lease_written(const lease_written& m) {
+  if (!recorded_lease) return;
+  const bool newest = m.bound == book->record.lease;
+  if (m.ok) {
+    recorded_lease = newest ? std::nullopt : std::optional(m.bound);
+  } else if (newest) {
+    const auto before = *recorded_lease;
+    bind(before);
+    recorded_lease.reset();
+  }
 }
 
 /// A client that was started again has another lease, and asks with the old idempotency key for
@@ -43,7 +51,7 @@ record_writer::ticket sandbox_state::bind(const lease& l) {
 void sandbox_state::follow_lease(const caller& from) {
   const auto& now = book->record.lease;
   if (!now || !from.lease || from.lease.id == now.id) return;
-  if (phase() < base::phase::stopping) env->writer->hurry(bind(from.lease));
+  if (phase() < base::phase::stopping) bind(from.lease);
 }
 
 /// The reaper looked, then sent this; the client may have come back in between.

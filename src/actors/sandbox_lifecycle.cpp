@@ -25,6 +25,13 @@ bool worth_info(base::phase to) {
   return to == base::phase::running || to >= base::phase::stopping;
 }
 
+/// To somebody who asks with its idempotency key for a sandbox that has ended.
+base::error why_no_other(const sandbox_record& r) {
+  auto why = why_not_running(r);
+  why.message += "; a create makes a new one under another idempotency key";
+  return why;
+}
+
 /// What the start pool runs. The record is written while the backend starts, and waited for before
 /// anybody hears of the sandbox; one that cannot be recorded is stopped again. What a kill -9 in
 /// between leaves without a record is cleared at the next start (orphans.hpp).
@@ -269,12 +276,30 @@ void sandbox_state::on_new_parent(const sandbox_parent& edge) {
     caf::anon_send(parent, sandbox_released{id(), book->ever_ran && !book->withdrawn});
 }
 
-caf::result<reply> sandbox_state::on_stop(const call& c) {
-  end(cause::killed, "stopped on request");
+caf::result<reply> sandbox_state::on_stop(const call& c, proto::SandboxRef::Reader request,
+                                          capnp::Text::Reader key) {
+  const std::string_view name(key.begin(), key.size());
+  const bool by_key = request.getSandboxId().size() == 0;
+  if (by_key || (!name.empty() && name == book->record.key)) give_up_key();
+  end(cause::killed, by_key ? "withdrawn by its client" : "stopped on request");
+  auto w = make_waiter(c);
+  auto promise = w.promise;
   // One that has failed by itself may still be in the way of being removed.
-  if (book->released) return reply(sandbox_reply(c.id, view()));
-  stop_waiters.push_back(make_waiter(c));
-  return stop_waiters.back().promise;
+  if (!book->released) {
+    stop_waiters.push_back(std::move(w));
+  } else if (book->withdrawn) {
+    answer_when_written(std::move(w));  // that the key is free
+  } else {
+    w.answer(sandbox_reply(w.id, view()));
+  }
+  return promise;
+}
+
+/// The edge has forgotten it already: a create with it makes a new sandbox.
+void sandbox_state::give_up_key() {
+  if (std::exchange(book->withdrawn, true)) return;
+  book->record.key.clear();
+  if (phase() >= base::phase::stopping) publish();
 }
 
 void sandbox_state::answer_stop_waiters() {
@@ -284,10 +309,14 @@ void sandbox_state::answer_stop_waiters() {
 void sandbox_state::answer_create_waiters() {
   if (!book->ever_ran && !book->start_error) return;
   for (auto& w : std::exchange(create_waiters, {})) {
-    if (book->ever_ran) {
-      w.answer(sandbox_reply(w.id, view()));
-    } else {
+    if (!book->ever_ran) {
       w.refuse(*book->start_error, id());
+    } else if (phase() >= base::phase::stopping) {
+      w.refuse(why_no_other(book->record), id());
+    } else if (recorded_lease) {
+      answer_when_written(std::move(w));
+    } else {
+      w.answer(sandbox_reply(w.id, view()));
     }
   }
 }

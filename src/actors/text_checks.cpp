@@ -52,6 +52,10 @@ base::result<std::string> text(capnp::Text::Reader value, std::string_view field
   return out;
 }
 
+base::result<std::string> idempotency_key(capnp::Text::Reader value) {
+  return text(value, "idempotency key", 256);
+}
+
 base::result<std::string> absolute_path(capnp::Text::Reader value, std::string_view field) {
   DSEC_TRY(auto path, text(value, field, 4095));
   if (!path.empty() && path.front() != '/') {

@@ -17,6 +17,9 @@ namespace dsec::actors {
 base::result<std::string> text(capnp::Text::Reader value, std::string_view field,
                                std::size_t most = 4096);
 
+/// The same, of a key that its client chose for a create; empty: none.
+base::result<std::string> idempotency_key(capnp::Text::Reader value);
+
 /// The same, and absolute when not empty.
 base::result<std::string> absolute_path(capnp::Text::Reader value, std::string_view field);
 

@@ -48,16 +48,20 @@ class answer_desk {
   answer_desk(const answer_desk&) = delete;
   answer_desk& operator=(const answer_desk&) = delete;
 
-  /// `me` takes answer_made. A full pool is the answer too.
+  /// `me` takes answer_made. A full pool is the answer too, and false.
   template <class Handle>
-  void hand_out(const Handle& me, base::executor& pool, waiter w,
+  bool hand_out(const Handle& me, base::executor& pool, waiter w,
                 std::function<proto::frame()> job) {
     const auto token = ++last_token_;
     auto submitted = pool.submit([me, token, job = std::move(job)] {
       caf::anon_send(me, answer_made{token, reply(job())});
     });
-    if (!submitted) return w.refuse(submitted.error());
+    if (!submitted) {
+      w.refuse(submitted.error());
+      return false;
+    }
     waiting_.emplace(token, std::move(w));
+    return true;
   }
 
   void deliver(const answer_made& m) {

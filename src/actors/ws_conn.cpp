@@ -10,6 +10,7 @@
 
 #include "actors/replies.hpp"
 #include "actors/runtime.hpp"
+#include "actors/text_checks.hpp"
 #include "base/ids.hpp"
 #include "base/log.hpp"
 #include "base/text.hpp"
@@ -22,7 +23,7 @@ using base::errc;
 using body = proto::Request::Body;
 
 /// Id of the sandbox a request is about; nullopt for requests that are about none.
-std::optional<std::string> sandbox_of(body::Reader request) {
+std::optional<capnp::Text::Reader> sandbox_of(body::Reader request) {
   switch (request.which()) {
     case body::GET_SANDBOX:
       return request.getGetSandbox().getSandboxId();
@@ -47,6 +48,17 @@ std::optional<std::string> sandbox_of(body::Reader request) {
     default:
       return std::nullopt;
   }
+}
+
+/// The sandbox that answers the request; empty: the edge does.
+base::result<std::string> addressee(proto::Request::Reader request) {
+  const auto asked = sandbox_of(request.getBody());
+  // The edge knows the keys.
+  const bool names_key = request.getIdempotencyKey().size() > 0;
+  if (!asked || (names_key && request.getBody().isStopSandbox())) return std::string();
+  DSEC_TRY(auto id, text(*asked, "sandboxId"));
+  if (id.empty()) return base::fail(errc::invalid_argument, "sandboxId is missing");
+  return id;
 }
 
 /// The member's name in the schema.
@@ -142,14 +154,12 @@ void ws_conn_state::accept(std::uint64_t id, proto::Request::Reader request,
                         ? args.node.default_deadline
                         : std::chrono::milliseconds(request.getDeadlineMs());
   const auto now = self->clock().now();
-  auto sandbox_id = sandbox_of(request.getBody());
-  if (sandbox_id && sandbox_id->empty()) {
-    return send(error_reply(id, {errc::invalid_argument, "sandboxId is missing", 0}));
-  }
+  auto sandbox_id = addressee(request);
+  if (!sandbox_id) return send(error_reply(id, sandbox_id.error()));
   const auto serial = ++last_serial;
   pending p{serial,
             now + wait,
-            std::move(sandbox_id).value_or(""),
+            *std::move(sandbox_id),
             call{args.from, id, now + wait - margin(wait), msg<proto::Request>(frame),
                  trace_of(request, serial), serial},
             false,
@@ -163,8 +173,8 @@ void ws_conn_state::accept(std::uint64_t id, proto::Request::Reader request,
 
 /// The client's, or one of our own; the kernel is asked for chance once for a connection.
 std::string ws_conn_state::trace_of(proto::Request::Reader request, std::uint64_t serial) {
-  const std::string asked = request.getTraceId();
-  if (!asked.empty()) return base::shown(asked, longest_trace);
+  const auto asked = request.getTraceId();
+  if (asked.size() > 0) return base::shown({asked.begin(), asked.size()}, longest_trace);
   if (own_traces.empty()) own_traces = base::random_token(80) + "-";
   return own_traces + std::to_string(serial);
 }

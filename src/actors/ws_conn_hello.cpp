@@ -46,11 +46,12 @@ void ws_conn_state::greet(std::uint64_t id, proto::Request::Reader request) {
     args.from = std::make_shared<const caller>(
         caller{args.from->principal, args.from->peer, *std::move(lease)});
   }
-  const std::string client = request.getBody().getHello().getClient();
-  base::log::info("client_connected", {{"peer", args.from->peer},
-                                       {"principal", args.from->principal},
-                                       {"client", base::shown(client, longest_trace)},
-                                       {"lease", args.from->lease.id}});
+  const auto client = request.getBody().getHello().getClient();
+  base::log::info("client_connected",
+                  {{"peer", args.from->peer},
+                   {"principal", args.from->principal},
+                   {"client", base::shown({client.begin(), client.size()}, longest_trace)},
+                   {"lease", args.from->lease.id}});
   send(hello_reply(id, args.node.edge_name));
 }
 

@@ -12,7 +12,7 @@ struct Request {
   id @0 :UInt64;                # chosen by the client, unique among its requests in flight; never 0
   traceId @1 :Text;             # joins log lines: of a sandbox (that of its create) and, at level debug, of requests; made by the server when empty
   deadlineMs @2 :UInt32;        # how long the client will wait; 0 = the server's default
-  idempotencyKey @3 :Text;      # createSandbox: same key, same sandbox; empty = none
+  idempotencyKey @3 :Text;      # createSandbox: same key, same sandbox, or sandbox_failed once that has ended; empty = none. stopSandbox: of its create; it is free then
 
   body :union {
     unset @4 :Void;
@@ -21,7 +21,7 @@ struct Request {
     createSandbox @7 :CreateSandbox;    # -> sandbox, once it is running
     getSandbox @8 :SandboxRef;          # -> sandbox
     listSandboxes @9 :Void;             # -> sandboxes (the caller's)
-    stopSandbox @10 :SandboxRef;        # -> sandbox, once it is stopped; idempotent
+    stopSandbox @10 :SandboxRef;        # -> sandbox, once it is stopped; idempotent. Without a sandboxId: what the create with the key has made, or else would make
     exec @11 :Exec;                     # -> command, once it ended (wait) or was started
     getCommand @12 :CommandRef;         # -> command, at once or (waitMs) when it ended
     killCommand @13 :CommandRef;        # -> command; kills its whole group

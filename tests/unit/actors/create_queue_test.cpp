@@ -80,7 +80,8 @@ TEST_CASE("a limit beyond what this node could ever give is refused at once") {
   node_fixture node;
   client alice(node, "alice");
   const auto a = alice.call(create([](auto c) { c.setMemoryMb(1'000'000); }));
-  CHECK(a.code == "capacity");
+  CHECK(a.code == "invalid_argument");
+  CHECK_FALSE(a.retryable);
   CHECK(a.message.find("memory limits") != std::string::npos);
 }
 
@@ -117,10 +118,41 @@ TEST_CASE("a create with a key that was used gives the same sandbox") {
   const auto again = alice.call(create(), 0, "k");
   CHECK(again.sandbox_id == first.sandbox_id);
   CHECK(node.backend->started().size() == 1);
-  alice.call(stop(first.sandbox_id));
-  const auto ended = alice.call(create(), 0, "k");
-  CHECK(ended.sandbox_id == first.sandbox_id);
-  CHECK(ended.phase == "stopped");
+}
+
+TEST_CASE("a create with the key of a sandbox that has ended is told so") {
+  node_fixture node;
+  client alice(node, "alice");
+  const auto id = alice.call(create(), 0, "k").sandbox_id;
+  std::string why;
+  SECTION("it was stopped") {
+    alice.call(stop(id));
+    why = "stopped on request";
+  }
+  SECTION("it is being stopped") {
+    node.kill->held = true;
+    alice.ask(stop(id));
+    why = "stopped on request";
+  }
+  SECTION("it died") {
+    node.backend->fail(id, base::cause::oom, "out of memory");
+    node.run();
+    why = "out of memory";
+  }
+  SECTION("before a restart") {
+    alice.call(stop(id));
+    node.write_records();
+    node.restart();
+    alice.reconnect();
+    why = "stopped on request";
+  }
+  const auto again = alice.call(create(), 0, "k");
+  CHECK(again.code == "sandbox_failed");
+  CHECK_FALSE(again.retryable);
+  CHECK(again.object == id);
+  CHECK(again.message.find(why) != std::string::npos);
+  CHECK(again.message.find("another idempotency key") != std::string::npos);
+  CHECK(node.backend->started().size() == 1);
 }
 
 TEST_CASE("a second create with the same key waits for the first") {
@@ -215,9 +247,9 @@ TEST_CASE("a key from an earlier process still names its sandbox") {
   node_fixture node({}, {r});
   client alice(node, "alice");
   const auto a = alice.call(create(), 0, "k");
-  CHECK(a.sandbox_id == r.id);
-  CHECK(a.phase == "failed");
-  CHECK(a.cause == "lost");
+  CHECK(a.code == "sandbox_failed");
+  CHECK(a.object == r.id);
+  CHECK(a.message.find("lost") != std::string::npos);
 }
 
 TEST_CASE("a create that waits when its client is lost is withdrawn after a while") {

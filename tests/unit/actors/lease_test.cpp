@@ -140,6 +140,82 @@ TEST_CASE("a client that was started again takes what it had along to its new le
   CHECK(alice.call(get(id)).phase == "running");
 }
 
+TEST_CASE("a client that was started again is answered when its new lease is written") {
+  node_fixture node;
+  client alice(node, "alice", with_lease("old", 5000));
+  const auto id = alice.call(create(), 0, "key").sandbox_id;
+  alice.reconnect(with_lease("new", 5000));
+  node.copy->held = true;  // where it is waited for
+  const auto again = alice.ask(create(), 0, "key");
+  CHECK_FALSE(alice.got(again));
+  node.copy->held = false;
+  node.run();
+  CHECK(alice.got(again)->sandbox_id == id);
+  CHECK(node.record(id)->lease.id == "new");
+  node.restart();
+  CHECK(node.table->sandboxes.at(id).book->record.lease.id == "new");
+}
+
+TEST_CASE("who is told that his lease could not be written has changed nothing") {
+  node_fixture node;
+  client alice(node, "alice", with_lease("l1", 5000));
+  client other(node, "alice", with_lease("l2", 5000));
+  const auto id = alice.call(create(), 0, "key").sandbox_id;
+  node.write_records();
+  SECTION("detached") {
+    node.records->fail_from_now(true);
+    CHECK(other.call(set_detached(id, true)).code == "io");
+  }
+  SECTION("bound") {
+    node.records->fail_from_now(true);
+    CHECK(other.call(set_detached(id, false)).code == "io");
+  }
+  SECTION("one after the other") {
+    node.records->fail_from_now(true);
+    node.copy->held = true;
+    const auto first = other.ask(set_detached(id, true));
+    const auto second = other.ask(set_detached(id, false));
+    node.copy->held = false;
+    node.run();
+    CHECK(other.got(first)->code == "io");
+    CHECK(other.got(second)->code == "io");
+  }
+  SECTION("asked for again") {
+    node.records->fail_from_now(true);
+    CHECK(other.call(create(), 0, "key").code == "io");
+  }
+  SECTION("nobody can wait for it") {
+    node.copy->full = true;
+    CHECK(other.call(set_detached(id, true)).code == "capacity");
+    node.copy->full = false;
+  }
+  CHECK_FALSE(alice.call(get(id)).detached);
+  node.records->fail_from_now(false);
+  node.advance(10s, 1s);
+  CHECK(node.backend->live() == 1);
+  alice.disconnect();
+  node.advance(6s, 1s);
+  CHECK(node.backend->live() == 0);
+  CHECK(other.call(get(id)).detail.find("'l1'") != std::string::npos);
+}
+
+TEST_CASE("a change of the lease that is written after one that is not counts") {
+  node_fixture node;
+  client alice(node, "alice", with_lease("l1", 5000));
+  client other(node, "alice", with_lease("l2", 5000));
+  const auto id = node.running_sandbox(alice);
+  node.records->fail_from_now(true);
+  CHECK(alice.call(set_detached(id, true)).code == "io");
+  node.records->fail_from_now(false);
+  CHECK_FALSE(other.call(set_detached(id, false)).detached);
+  alice.disconnect();
+  node.advance(1min, 1s);
+  CHECK(node.backend->live() == 1);
+  other.disconnect();
+  node.advance(6s, 1s);
+  CHECK(node.backend->live() == 0);
+}
+
 TEST_CASE("a detached sandbox that is asked for again stays detached") {
   node_fixture node;
   client alice(node, "alice", with_lease("old", 5000));

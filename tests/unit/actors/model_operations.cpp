@@ -28,13 +28,17 @@ void model::create_one() {
   // Of one that died while no node was there it may not be known that it ever ran.
   const auto freed = [&] {
     const auto& s = sandboxes_.at(used->second.first);
-    return s.cause == "lost" && a.code != "conflict" && a.sandbox_id != s.id;
+    return s.cause == "lost" && a.kind == "sandbox";
   };
   if (!key.empty() && used != keys_.end() && !freed()) {
     if (used->second.second != body) return same(a.code, "conflict");
     auto& s = sandboxes_.at(used->second.first);
+    if (!s.alive) {
+      CHECK(a.object == s.id);
+      return same(a.code, "sandbox_failed");
+    }
     CHECK(a.sandbox_id == s.id);
-    if (s.alive && !s.lease.empty() && !who->lease.empty()) s.lease = who->lease;
+    if (!s.lease.empty() && !who->lease.empty()) s.lease = who->lease;
     CHECK(a.detached == s.lease.empty());
     return node_.write_records();
   }
@@ -219,7 +223,14 @@ void model::stop_one() {
   auto* who = anybody();
   auto* s = who == nullptr ? nullptr : one_of(who->principal);
   if (s == nullptr) return;
-  const auto a = who->c->call(stop(s->id), patient);
+  const auto key = keys_.find({s->owner, s->key});
+  const bool has_key = key != keys_.end() && key->second.first == s->number;
+  const bool frees_key = has_key && one_in(2);
+  // Without the id it withdraws a key that nobody has, and one that is lost may have lost it.
+  const bool by_key = frees_key && s->alive && one_in(2);
+  const auto a =
+      who->c->call(stop(by_key ? "" : s->id), patient, frees_key ? s->key : std::string());
+  if (frees_key) keys_.erase(key);
   end(*s, "stopped", "killed");
   CHECK(a.phase == s->phase);
   CHECK(a.cause == s->cause);

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <catch2/catch.hpp>
 
 #include "node_fixture.hpp"
@@ -95,6 +96,10 @@ TEST_CASE("an ended sandbox is listed until its retention is over, then nothing 
   CHECK(alice.call(list()).ids.empty());
   node.write_records();
   CHECK_FALSE(node.record(id));
+  // Its files go as a whole, not command by command, which would write to what is being deleted.
+  CHECK(node.backend->host()->known() == 0);
+  const auto steps = node.backend->steps();
+  CHECK(std::count(steps.begin(), steps.end(), "forget " + id + " c1") == 0);
 }
 
 TEST_CASE("retention goes on where an earlier process left it") {
