@@ -23,10 +23,12 @@ from daemon import Daemon
 from libdsec import (
     AsyncSandbox,
     Command,
+    DeadlineExceededError,
     DSecClient,
     Sandbox,
     SandboxFailedError,
     SandboxInfo,
+    UnavailableError,
 )
 
 SLACK = 5
@@ -432,3 +434,54 @@ def test_a_lease_outlives_the_daemon_and_counts_anew(own: Daemon, creator):
     assert info_of(bound).cause == "ttl"
     for sandbox_id in detached:
         Sandbox.connect(sandbox_id).stop()
+
+
+def test_what_a_client_gave_up_while_the_daemon_said_nothing_is_not_left_behind(own: Daemon):
+    os.kill(own.pid, signal.SIGSTOP)
+    try:
+        for _ in range(3):
+            with pytest.raises((DeadlineExceededError, UnavailableError)):
+                Sandbox.create(TINY, timeout=1)
+    finally:
+        os.kill(own.pid, signal.SIGCONT)
+    with Sandbox.create(TINY) as sandbox:  # by now it has read all that came before
+        assert host.eventually(
+            lambda: [s.id for s in Sandbox.list() if s.alive] == [sandbox.id], 10 + SLACK
+        )
+
+
+def test_what_a_client_gave_up_while_the_daemon_was_killed_is_not_left_behind(own: Daemon):
+    async def main() -> list[object]:
+        async with DSecClient() as client:
+            creating = [
+                asyncio.create_task(AsyncSandbox.create(TINY, timeout=0.5, client=client))
+                for _ in range(20)
+            ]
+            await asyncio.sleep(0.05)  # some are on their way
+            await asyncio.to_thread(own.kill)
+            made = await asyncio.gather(*creating, return_exceptions=True)
+            await asyncio.to_thread(own.start)
+            ids = {s.id for s in made if isinstance(s, AsyncSandbox)}
+            living = set()
+            deadline = time.monotonic() + 10 + SLACK
+            while time.monotonic() < deadline:
+                living = {s.id for s in await client.list_sandboxes() if s.alive}
+                if living == ids:
+                    break
+                await asyncio.sleep(0.1)
+            assert living == ids
+            return [m for m in made if isinstance(m, Exception)]
+
+    assert asyncio.run(main()), "no creation was given up"
+
+
+def test_a_command_with_a_time_limit_returns_though_the_daemon_says_nothing(own: Daemon):
+    with Sandbox.create(TINY) as sandbox:
+        os.kill(own.pid, signal.SIGSTOP)
+        began = time.monotonic()
+        try:
+            with pytest.raises(DeadlineExceededError):
+                sandbox.commands.run("sleep 1", timeout=2)
+        finally:
+            os.kill(own.pid, signal.SIGCONT)
+        assert time.monotonic() - began < 2 + 13 + SLACK

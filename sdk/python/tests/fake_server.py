@@ -61,6 +61,12 @@ class FakeServer:
         self.version = 1
         self.sandboxes: dict[str, dict[str, Any]] = {}
         self.keys: dict[str, tuple[bytes, str]] = {}
+        self.withdrawn: set[str] = set()
+        """Keys of creations that were taken back."""
+        self.refused_late = 0
+        """Creations that were looked at after that."""
+        self.silent = False
+        """Takes requests and answers none, as a stopped process does."""
         self.commands: dict[tuple[str, str], FakeCommand] = {}
         self.files: dict[str, bytes] = {}
         self.operations: dict[str, int] = {}
@@ -178,6 +184,8 @@ class FakeServer:
             request = reader.as_builder()
         kind = str(request.body.which())
         self.requests.append(kind)
+        if self.silent:
+            return
         if self.lose_before.get(kind, 0) > 0:
             self.lose_before[kind] -= 1
             connection.transport.abort()
@@ -216,11 +224,17 @@ class FakeServer:
 
     async def _do_createSandbox(self, reply: Any, body: Any, request: Any) -> None:
         await asyncio.sleep(self.create_delay)
+        if str(request.idempotencyKey) in self.withdrawn:
+            self.refused_late += 1
+            fill_error(reply, "cancelled", "it was withdrawn", "", True)
+            return
         key, content = str(request.idempotencyKey), body.as_reader().as_builder().to_bytes()
         if key in self.keys:
             known, sandbox = self.keys[key]
             if known != content:
                 fill_error(reply, "conflict", "the key was used for another request", key, False)
+            elif self.sandboxes[sandbox]["phase"] != "running":
+                fill_error(reply, "sandbox_failed", f"{sandbox} was stopped", sandbox, False)
             else:
                 fill_sandbox(reply.body.init("sandbox"), self.sandboxes[sandbox])
             return
@@ -263,6 +277,11 @@ class FakeServer:
             fill_sandbox(item, sandbox)
 
     async def _do_stopSandbox(self, reply: Any, body: Any, request: Any) -> None:
+        if key := str(request.idempotencyKey):
+            _, sandbox = self.keys.pop(key, (b"", ""))
+            if not body.sandboxId:
+                self.withdrawn.add(key)
+                body.sandboxId = sandbox
         if body.sandboxId in self.sandboxes:
             self.sandboxes[body.sandboxId].update(phase="stopped", cause="killed", endedUnixMs=1)
         await self._do_getSandbox(reply, body, request)

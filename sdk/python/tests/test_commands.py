@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 
 import pytest
@@ -17,9 +18,11 @@ from libdsec import (
     InvalidArgumentError,
     IoError,
     NotFoundError,
+    Sandbox,
     TooLargeError,
     _async_commands,
     _codec,
+    _connection,
 )
 
 
@@ -60,6 +63,85 @@ def test_check_raises_what_is_no_platform_error(server: FakeServer):
 def test_a_program_that_cannot_start_is_a_platform_error(server: FakeServer):
     with pytest.raises(ExecFailedError):
         in_sandbox(lambda s: s.commands.run(["nosuch"]))
+
+
+def test_a_server_that_says_nothing_holds_no_command_up(server: FakeServer, monkeypatch):
+    monkeypatch.setattr(_connection, "_GRACE_SECONDS", 0.1)
+    monkeypatch.setattr(_async_commands, "_MARGIN_SECONDS", 1)
+
+    async def work(s):
+        server.silent = True
+        started = time.monotonic()
+        with pytest.raises(DeadlineExceededError) as caught:
+            await s.commands.run("echo hi", timeout=0.5)
+        assert time.monotonic() - started < 5
+        server.silent = False
+        return caught.value.object
+
+    assert in_sandbox(work)  # the command's id: it can be asked for later
+
+
+@pytest.mark.parametrize("timeout", [0, -1, math.nan, math.inf, "2", True, 2**40])
+def test_a_time_limit_that_is_none_is_an_error_of_the_caller(server: FakeServer, timeout):
+    async def work(s):
+        with pytest.raises(InvalidArgumentError, match="timeout"):
+            await s.commands.run("echo hi", timeout=timeout)
+        command = await s.commands.start("echo hi")
+        if timeout != 0:
+            with pytest.raises(InvalidArgumentError, match="timeout"):
+                await command.wait(timeout)
+
+    in_sandbox(work)
+    with pytest.raises(InvalidArgumentError, match="timeout"):
+        Sandbox.create("tiny:1", timeout=timeout)
+    with pytest.raises(InvalidArgumentError, match="timeout"):
+        Sandbox.create_many(1, "tiny:1", timeout=timeout)
+    assert server.creates == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"cmd": 5}, {"cmd": ["ls", None]}, {"env": ["A"]}, {"env": {"A": 1}},
+        {"env": {1: "a"}}, {"cwd": 5}, {"user": 0.5}, {"stdin": 7}, {"stdin": "\ud800"},
+        {"output_limit": -1}, {"output_limit": 2**64}, {"output_limit": "1"}, {"cmd": "\ud800"},
+    ],
+)  # fmt: skip
+def test_arguments_of_a_wrong_kind_are_errors_of_the_caller(server: FakeServer, arguments):
+    async def work(s):
+        with pytest.raises(InvalidArgumentError):
+            await s.commands.run(**{"cmd": "echo hi"} | arguments)
+
+    in_sandbox(work)
+    assert server.starts == []
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"image": 5}, {"env": ["A"]}, {"labels": 3}, {"toolkits": 5}, {"network_rules": ["pypi"]},
+        {"cpu": "2"}, {"memory_mb": math.nan}, {"hostname": 5}, {"idempotency_key": 5},
+        {"ttl": -1}, {"pids": 2**32}, {"env": {"A": "\ud800"}},
+    ],
+)  # fmt: skip
+def test_a_sandbox_of_wrong_arguments_is_an_error_of_the_caller(server: FakeServer, arguments):
+    with pytest.raises(InvalidArgumentError):
+        Sandbox.create(**{"image": "tiny:1"} | arguments)
+    assert server.creates == 0
+
+
+@pytest.mark.parametrize("data", [5, None, ["a"], "\ud800"])
+def test_a_file_of_what_is_no_data_is_an_error_of_the_caller(server: FakeServer, data):
+    async def work(s):
+        with pytest.raises(InvalidArgumentError):
+            await s.files.write("/f", data)
+        with pytest.raises(InvalidArgumentError):
+            await s.files.write_text("/f", data)
+        with pytest.raises(InvalidArgumentError):
+            await s.files.write_text("/f", "text", encoding="no such")
+
+    in_sandbox(work)
+    assert server.writes == 0
 
 
 def test_environment_directory_user_and_limit_reach_the_server(server: FakeServer):

@@ -543,7 +543,49 @@ def test_cancelling_a_creation_leaves_no_sandbox(server: FakeServer):
                 await creation
 
     asyncio.run(main())
-    assert [s["phase"] for s in server.sandboxes.values()] == ["stopped"]
+    assert all(s["phase"] == "stopped" for s in server.sandboxes.values())
+
+
+def test_a_creation_that_was_given_up_is_withdrawn(server: FakeServer, monkeypatch):
+    monkeypatch.setattr(_connection, "_GRACE_SECONDS", 0.1)
+    server.create_delay = 1
+
+    async def main():
+        async with DSecClient() as client:
+            with pytest.raises(DeadlineExceededError):
+                await client.run_container(ARGS, timeout=0.2)
+            await until(lambda: server.refused_late)
+
+    asyncio.run(main())
+    assert server.creates == 0
+
+
+def test_a_creation_whose_answers_were_all_lost_is_withdrawn(server: FakeServer):
+    server.lose_after["createSandbox"] = 1000
+
+    async def main():
+        async with DSecClient() as client:
+            with pytest.raises((DeadlineExceededError, UnavailableError)):
+                await client.run_container(ARGS, timeout=0.5)
+            await until(lambda: [s["phase"] for s in server.sandboxes.values()] == ["stopped"])
+
+    asyncio.run(main())
+    assert server.creates == 1
+
+
+def test_a_creation_with_a_key_of_the_callers_is_not_withdrawn(server: FakeServer):
+    server.lose_after["createSandbox"] = 1000
+
+    async def main():
+        async with DSecClient() as client:
+            with pytest.raises((DeadlineExceededError, UnavailableError)):
+                await client.run_container(ARGS, timeout=0.5, idempotency_key="k")
+            server.lose_after.clear()
+            await client.run_container(ARGS, idempotency_key="k")
+
+    asyncio.run(main())
+    assert "stopSandbox" not in server.requests
+    assert server.creates == 1
 
 
 def test_big_messages_arrive_whole_in_both_directions(server: FakeServer):

@@ -21,6 +21,7 @@ from libdsec import (
     InvalidArgumentError,
     NotFoundError,
     Sandbox,
+    SandboxFailedError,
     _codec,
 )
 
@@ -63,7 +64,10 @@ def test_an_item_that_no_server_could_accept_is_that_items_error(server: FakeSer
     assert isinstance(second.error, InvalidArgumentError)
 
 
-@pytest.mark.parametrize("arguments", [(-1, "tiny:1"), (3,), ([], "tiny:1")])
+@pytest.mark.parametrize(
+    "arguments",
+    [(-1, "tiny:1"), (3,), ([], "tiny:1"), (["tiny:1"],), ("tiny:1",), (None,), (2.5, "tiny:1")],
+)
 def test_wrong_arguments_create_nothing(server: FakeServer, arguments):
     with pytest.raises(InvalidArgumentError):
         Sandbox.create_many(*arguments)
@@ -131,6 +135,26 @@ def test_too_few_ready_stops_those_that_are_and_tells_why(server: FakeServer):
     copy = pickle.loads(pickle.dumps(e.value))
     assert (copy.message, copy.code) == (e.value.message, e.value.code)
     assert [type(error) for error in copy.errors] == [type(error) for error in e.value.errors]
+
+
+def test_a_call_that_had_too_few_can_be_repeated_with_its_key(server: FakeServer):
+    server.next_error["createSandbox"] = ("capacity", "no slot left", "slots", True)
+    with pytest.raises(CreateManyError) as e:
+        Sandbox.create_many(10, "tiny:1", min_ready=10, idempotency_key="k")
+    assert e.value.retryable
+    assert living(server) == []
+    results = Sandbox.create_many(10, "tiny:1", min_ready=10, idempotency_key="k")
+    assert {r.unwrap().id for r in results} == set(living(server))
+    assert len(living(server)) == 10
+
+
+def test_a_sandbox_that_has_ended_is_no_success(server: FakeServer):
+    first = Sandbox.create_many(3, "tiny:1", idempotency_key="k")
+    first[1].unwrap().stop()
+    second = Sandbox.create_many(3, "tiny:1", idempotency_key="k")
+    assert [r.ok for r in second] == [True, False, True]
+    assert isinstance(second[1].error, SandboxFailedError)
+    assert second[1].error.object == first[1].unwrap().id
 
 
 def test_the_time_limit_is_that_of_the_whole_call(server: FakeServer):

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import uuid
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from . import _codec
+from ._checks import octets, seconds
 from ._client import REQUEST_SECONDS
 from .errors import (
     CommandFailed,
@@ -30,7 +32,9 @@ if TYPE_CHECKING:
     from ._client import DSecClient
 
 _SLICE_SECONDS = 50.0
+_LAST_SECONDS = 1.0
 _MARGIN_SECONDS = 10.0
+"""How long the answer may take beyond what it waits for."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 0.25
 
 STDOUT, STDERR = "stdout", "stderr"
@@ -112,15 +116,22 @@ class AsyncCommand:
         """Waits for its end. DeadlineExceededError when it still runs after `timeout` seconds: it
         goes on running. SandboxFailedError when its sandbox ended before it.
         """
+        if timeout is not None:
+            seconds("timeout", timeout, least=0)
+        return await self._wait(timeout, _MARGIN_SECONDS)
+
+    async def _wait(self, timeout: float | None, late: float) -> CommandResult:
+        """The last answer may come so `late`."""
         loop = asyncio.get_running_loop()
-        deadline = None if timeout is None else loop.time() + timeout
+        deadline = math.inf if timeout is None else loop.time() + timeout
         while not self._state.ended:
             asked = loop.time()
-            remaining = _SLICE_SECONDS if deadline is None else deadline - asked
-            self._state = await self._get(min(_SLICE_SECONDS, max(0.001, remaining)))
+            wait = min(_SLICE_SECONDS, max(0.001, deadline - asked))
+            margin = min(_MARGIN_SECONDS, deadline + late - asked - wait)
+            self._state = await self._get(wait, margin)
             if self._state.ended:
                 break
-            if deadline is not None and loop.time() >= deadline:
+            if loop.time() >= deadline:
                 raise DeadlineExceededError(
                     f"command {self.id} still runs after {timeout:g} s", object=self.id
                 )
@@ -182,13 +193,13 @@ class AsyncCommand:
         if lost:
             raise lost_output(self.id, lost)
 
-    async def _get(self, wait_seconds: float) -> CommandState:
+    async def _get(self, wait_seconds: float, margin: float = _MARGIN_SECONDS) -> CommandState:
         state: CommandState = await self._client._request(
             _codec.command_ref(
                 "getCommand", self.sandbox_id, self.id, wait_ms=int(wait_seconds * 1000)
             ),
             "command",
-            timeout=wait_seconds + _MARGIN_SECONDS if wait_seconds else REQUEST_SECONDS,
+            timeout=wait_seconds + margin if wait_seconds else REQUEST_SECONDS,
             long=wait_seconds > 0,
         )
         return state
@@ -337,27 +348,46 @@ class AsyncCommands:
     async def _run(
         self, fill: _codec.Fill, command_id: str, timeout: float | None
     ) -> CommandResult:
+        loop = asyncio.get_running_loop()
         wait = _SLICE_SECONDS if timeout is None else min(timeout, _SLICE_SECONDS)
-        command = await self._start_and_wait(fill, command_id, wait)
+        # The server ends it at its limit; the margin is for a server that does not.
+        deadline = math.inf if timeout is None else loop.time() + timeout + _MARGIN_SECONDS
+        command = await self._start_and_wait(fill, command_id, wait, deadline)
         if command.state.ended:
             return await command._collect()
-        # The server ends it at its limit; the margin is for a server that does not.
-        return await command.wait(None if timeout is None else timeout + 2 * _MARGIN_SECONDS)
+        if timeout is None:
+            return await command.wait()
+        return await command._wait(max(0.001, deadline - loop.time()), _LAST_SECONDS)
 
     async def _start_and_wait(
-        self, fill: _codec.Fill, command_id: str, wait: float
+        self, fill: _codec.Fill, command_id: str, wait: float, deadline: float
     ) -> AsyncCommand:
-        """The command, ended or after `wait` seconds."""
+        """The command, ended or after `wait` seconds; an error at `deadline` at the latest."""
+        loop = asyncio.get_running_loop()
         for attempt in (1, 2):
+            remaining = max(0.001, deadline - loop.time())
             try:
                 state = await self._client._request(
-                    fill, "command", timeout=wait + _MARGIN_SECONDS, long=True
+                    fill, "command", timeout=min(wait + _MARGIN_SECONDS, remaining), long=True
                 )
                 return AsyncCommand(self._client, state)
             except (DeadlineExceededError, UnavailableError) as error:
                 late = error
+            remaining = deadline - loop.time()
+            if remaining <= 0:
+                raise DeadlineExceededError(
+                    f"whether command {command_id} has ended is not known: {late.message}",
+                    object=command_id,
+                )
             try:  # it runs longer than one slice, or was never started: the daemon was away
-                return await self.get(command_id)
+                return AsyncCommand(
+                    self._client,
+                    await self._client._request(
+                        _codec.command_ref("getCommand", self._sandbox_id, command_id),
+                        "command",
+                        timeout=min(REQUEST_SECONDS, remaining),
+                    ),
+                )
             except NotFoundError:
                 if attempt == 2 or isinstance(late, DeadlineExceededError):
                     raise late from None
@@ -384,16 +414,14 @@ class AsyncCommands:
     ) -> _codec.Fill:
         if not cmd:
             raise InvalidArgumentError("the command is empty")
-        data = stdin.encode() if isinstance(stdin, str) else bytes(stdin)
+        data = octets("stdin", stdin)
         if len(data) > _codec.MAX_DATA_BYTES:
             raise TooLargeError(
                 f"stdin has {len(data)} bytes, {_codec.MAX_DATA_BYTES} are allowed: write it "
                 "to a file with files.write() and redirect from there"
             )
-        if timeout is not None and not 0 < timeout < 2**32:
-            raise InvalidArgumentError(
-                f"timeout must be a positive number of seconds, not {timeout!r}"
-            )
+        if timeout is not None:
+            seconds("timeout", timeout)
         shell = cmd if isinstance(cmd, str) else ""
         return _codec.exec_command(
             sandbox_id=self._sandbox_id,

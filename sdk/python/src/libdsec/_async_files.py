@@ -8,7 +8,8 @@ import uuid
 from typing import TYPE_CHECKING
 
 from . import _codec
-from .errors import ProtocolError
+from ._checks import octets
+from .errors import InvalidArgumentError, ProtocolError
 from .models import FilePiece
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ class AsyncFiles:
         `mode` (0: 0644) and `user` are a new file's. Large content goes in pieces, so that a reader
         inside may see the file half written.
         """
-        view = memoryview(data.encode() if isinstance(data, str) else data).cast("B")
+        view = memoryview(octets("data", data))
         for offset in range(0, max(1, len(view)), _codec.MAX_DATA_BYTES):
             piece = bytes(view[offset : offset + _codec.MAX_DATA_BYTES])
             await self._client._request(
@@ -88,4 +89,8 @@ class AsyncFiles:
         encoding: str = "utf-8",
     ) -> None:
         """As `write`."""
-        await self.write(path, text.encode(encoding), mode=mode, user=user)
+        try:
+            data = text.encode(encoding)
+        except (AttributeError, LookupError, UnicodeError) as error:
+            raise InvalidArgumentError(f"text cannot be written as {encoding}: {error}") from error
+        await self.write(path, data, mode=mode, user=user)

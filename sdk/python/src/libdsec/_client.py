@@ -6,6 +6,7 @@ Lives on the event loop it was opened on. Everything raises DSecError subclasses
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import uuid
 from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
@@ -13,9 +14,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypedDict, get_args
 
 from . import _codec
+from ._checks import seconds
 from ._config import Endpoint, make_lease, resolve
 from ._pool import Pool
-from .errors import DSecError, InvalidArgumentError
+from .errors import (
+    DeadlineExceededError,
+    DSecError,
+    InvalidArgumentError,
+    ProtocolError,
+    UnavailableError,
+)
 from .models import ImageInfo, OnFailure, SandboxInfo
 
 if TYPE_CHECKING:
@@ -64,6 +72,10 @@ class DSecContainerRunArgs:
         if isinstance(self.toolkits, str):
             raise InvalidArgumentError(
                 f"toolkits is a list of names, not the text {self.toolkits!r}"
+            )
+        if not isinstance(self.network_rules, Mapping):
+            raise InvalidArgumentError(
+                f"network rules are names with True or False each, not {self.network_rules!r}"
             )
         for service, allow in self.network_rules.items():
             if not isinstance(allow, bool):
@@ -239,27 +251,28 @@ class DSecClient:
         """Creates a sandbox and returns it running.
 
         CapacityError when it is not admitted within `timeout` seconds. The same `idempotency_key`
-        with the same arguments gives the same sandbox, with others ConflictError. A detached one
-        outlives the client, and is not stopped when a `with` block of it ends.
+        with the same arguments gives the same sandbox, SandboxFailedError when that has ended, with
+        others ConflictError. A detached one outlives the client, and is not stopped when a `with`
+        block of it ends.
         """
         from ._async_sandbox import AsyncSandbox
 
         if self._pool is not None and not args.detached:
             self._pool.keep_lease()
-        creation = asyncio.ensure_future(
-            self._request(
-                args.to_request(),
-                "sandbox",
-                timeout=timeout,
-                idempotency_key=idempotency_key or uuid.uuid4().hex,
-                long=True,
-            )
-        )
+        seconds("timeout", timeout)
+        key = idempotency_key or uuid.uuid4().hex
+        own = not idempotency_key  # nobody else can know of it: it must not stay behind
         try:
-            info: SandboxInfo = await asyncio.shield(creation)
+            info: SandboxInfo = await self._request(
+                args.to_request(), "sandbox", timeout=timeout, idempotency_key=key, long=True
+            )
         except asyncio.CancelledError:
-            if idempotency_key is None:  # nobody else can know of it: it must not stay behind
-                await self._clean_up(self._stop_when_created(creation))
+            if own:
+                await self._clean_up(self._withdraw(key))
+            raise
+        except (DeadlineExceededError, UnavailableError, ProtocolError):
+            if own:  # the server may have it, or get to it when it can
+                self._in_background(self._withdraw(key))
             raise
         return AsyncSandbox(self, info, owned=not args.detached)
 
@@ -284,10 +297,17 @@ class DSecClient:
             sandboxes.warn("sandboxes, the living and those that were created last,")
         return sandboxes
 
-    async def stop_sandbox(self, sandbox_id: str) -> SandboxInfo:
-        """Stops it and returns its final state. Idempotent."""
+    async def stop_sandbox(
+        self, sandbox_id: str, *, idempotency_key: str | None = None
+    ) -> SandboxInfo:
+        """Stops it and returns its final state. Idempotent. With the `idempotency_key` it was
+        created with that is free again: the next creation with it makes a new sandbox.
+        """
         info: SandboxInfo = await self._request(
-            _codec.sandbox_ref("stopSandbox", sandbox_id), "sandbox", long=True
+            _codec.sandbox_ref("stopSandbox", sandbox_id),
+            "sandbox",
+            idempotency_key=idempotency_key or "",
+            long=True,
         )
         return info
 
@@ -325,17 +345,24 @@ class DSecClient:
         """Runs what a cancelled call must leave behind it; what takes longer than a moment goes on
         alone.
         """
+        await asyncio.wait([self._in_background(work)], timeout=_CLEAN_UP_SECONDS)
+
+    def _in_background(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         task = asyncio.get_running_loop().create_task(work)
         self._background.add(task)
         task.add_done_callback(self._background.discard)
-        await asyncio.wait([task], timeout=_CLEAN_UP_SECONDS)
+        return task
 
-    async def _stop_when_created(self, creation: asyncio.Future[SandboxInfo]) -> None:
-        try:
-            info = await creation
-            await self.stop_sandbox(info.id)
-        except DSecError:
-            pass  # never came to be, or its time limits will end it
+    async def _withdraw(self, key: str) -> None:
+        """Has that creation stopped, or never made."""
+        with contextlib.suppress(DSecError):  # there was none, or the lease will end it
+            await self._request(
+                _codec.sandbox_ref("stopSandbox", ""),
+                "sandbox",
+                timeout=CREATE_SECONDS,
+                idempotency_key=key,
+                long=True,
+            )
 
 
 async def _close_at_end(pool: Pool) -> AsyncGenerator[None, None]:

@@ -53,7 +53,9 @@ def encode_request(request_id: int, deadline_ms: int, idempotency_key: str, fill
             message.idempotencyKey = idempotency_key
         fill(message.body)
         data: bytes = message.to_bytes()
-    except (capnp.KjException, UnicodeError, TypeError, ValueError) as error:
+    except (
+        capnp.KjException, ArithmeticError, AttributeError, TypeError, ValueError,
+    ) as error:  # fmt: skip
         raise InvalidArgumentError(
             f"a value does not fit the request: {_first_line(error)}"
         ) from error

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from . import _checks
 from .errors import InvalidArgumentError, PermissionDeniedError, UnavailableError
 
 DEFAULT_STATE = "/var/lib/dsec"
@@ -46,10 +47,8 @@ class Lease:
 
 
 def make_lease(seconds: float | None) -> Lease:
-    if seconds is not None and not 0 < seconds < 2**32 / 1000:
-        raise InvalidArgumentError(
-            f"lease_seconds must be a positive number of seconds, not {seconds!r}"
-        )
+    if seconds is not None and not _checks.seconds("lease_seconds", seconds) < 2**32 / 1000:
+        raise InvalidArgumentError(f"lease_seconds is too long: {seconds!r}")
     return Lease(seconds)
 
 

@@ -7,9 +7,10 @@ asked for. What a cancelled or failed call has made it stops again.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from ._checks import seconds
 from ._client import CreateOptions, DSecClient, DSecContainerRunArgs, container_args
 from .errors import CreateManyError, DeadlineExceededError, DSecError, InvalidArgumentError
 from .models import CreateResult
@@ -25,7 +26,7 @@ def args_of(
     n: int | Sequence[DSecContainerRunArgs], image: str | None, options: CreateOptions
 ) -> list[DSecContainerRunArgs]:
     """What is to be created, an entry per sandbox."""
-    if isinstance(n, int):
+    if isinstance(n, int) and not isinstance(n, bool):
         if n < 0:
             raise InvalidArgumentError(f"cannot create {n} sandboxes")
         if image is None:
@@ -33,7 +34,12 @@ def args_of(
         return [container_args(image, **options)] * n
     if image is not None or options:
         raise InvalidArgumentError("what is created stands in the list: give no image beside it")
-    return list(n)
+    items = list(n) if isinstance(n, Iterable) else [n]
+    if not all(isinstance(item, DSecContainerRunArgs) for item in items):
+        raise InvalidArgumentError(
+            f"what is created is a number or a list of DSecContainerRunArgs, not {n!r:.200}"
+        )
+    return items
 
 
 async def create_many(
@@ -45,7 +51,10 @@ async def create_many(
     idempotency_key: str | None,
 ) -> list[CreateResult[AsyncSandbox]]:
     """See AsyncSandbox.create_many."""
-    if min_ready is not None and not 0 <= min_ready <= len(items):
+    seconds("timeout", timeout)
+    if min_ready is not None and not (
+        isinstance(min_ready, int) and 0 <= min_ready <= len(items)
+    ):
         raise InvalidArgumentError(f"of {len(items)} sandboxes {min_ready} cannot become ready")
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout
@@ -54,7 +63,7 @@ async def create_many(
     async def one(index: int, args: DSecContainerRunArgs) -> CreateResult[AsyncSandbox]:
         async with window:
             remaining = deadline - loop.time()
-            key = None if idempotency_key is None else f"{idempotency_key}.{index}"
+            key = _key_of(idempotency_key, index)
             try:
                 if remaining <= 0:
                     raise DeadlineExceededError(
@@ -76,7 +85,11 @@ async def create_many(
         raise
     if min_ready is None or sum(r.ok for r in results) >= min_ready:
         return results
-    raise _too_few(results, min_ready, await stop_made(client, results))
+    raise _too_few(results, min_ready, await stop_made(client, results, idempotency_key))
+
+
+def _key_of(call: str | None, index: int) -> str | None:
+    return None if call is None else f"{call}.{index}"
 
 
 def _too_few(
@@ -101,17 +114,25 @@ async def _stop_when_done(
     await stop_made(client, [r for r in done if not isinstance(r, BaseException)])
 
 
-async def stop_made(client: DSecClient, results: Sequence[CreateResult[AsyncSandbox]]) -> list[str]:
-    """Stops what has come to be. The ids of those that could not be stopped."""
+async def stop_made(
+    client: DSecClient,
+    results: Sequence[CreateResult[AsyncSandbox]],
+    idempotency_key: str | None = None,
+) -> list[str]:
+    """Stops what has come to be, and frees its keys: the same call makes it anew. The ids of those
+    that could not be stopped.
+    """
     window = asyncio.Semaphore(_IN_FLIGHT)
     left: list[str] = []
 
-    async def stop(sandbox_id: str) -> None:
+    async def stop(sandbox_id: str, index: int) -> None:
         async with window:
             try:
-                await client.stop_sandbox(sandbox_id)
+                await client.stop_sandbox(
+                    sandbox_id, idempotency_key=_key_of(idempotency_key, index)
+                )
             except DSecError:
                 left.append(sandbox_id)
 
-    await asyncio.gather(*(stop(r.sandbox.id) for r in results if r.sandbox is not None))
+    await asyncio.gather(*(stop(r.sandbox.id, r.index) for r in results if r.sandbox is not None))
     return left
