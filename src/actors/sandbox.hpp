@@ -143,6 +143,7 @@ struct sandbox_state {
   caf::result<reply> join_command(const std::string& command_id, command_waiter w);
   void settle(const std::string& command_id);
   void answer_command(command_waiter& w, const command& c);
+  void answer_late(command_waiter& w, const std::string& command_id);
   void after_end(const std::string& command_id);
   void expire_command_waiters(time_point at);
   /// The sandbox is over: so is what runs in it, though no event says so.

@@ -205,21 +205,21 @@ caf::result<reply> sandbox_state::on_list_commands(const call& c) {
   return reply(commands_reply(c.id, id(), book->commands.all()));
 }
 
+void sandbox_state::answer_late(command_waiter& w, const std::string& command_id) {
+  const auto* c = book->commands.find(command_id);
+  if (w.state_when_late && c != nullptr) return answer_command(w, *c);
+  w.who.refuse(
+      {errc::deadline_exceeded, "command '" + command_id + "' goes on; ask for it by its id", 0},
+      command_id);
+}
+
 void sandbox_state::expire_command_waiters(time_point at) {
   for (auto it = command_waiters.begin(); it != command_waiters.end();) {
     const auto& command_id = it->first;
-    const auto late = [&](command_waiter& w) {
-      if (w.who.deadline > at) return false;
-      const auto* c = book->commands.find(command_id);
-      if (w.state_when_late && c != nullptr) {
-        answer_command(w, *c);
-      } else {
-        w.who.refuse({errc::deadline_exceeded,
-                      "command '" + command_id + "' goes on; ask for it by its id", 0},
-                     command_id);
-      }
-      return true;
-    };
+    const auto late = [&](const command_waiter& w) { return w.who.deadline <= at; };
+    for (auto& w : it->second) {
+      if (late(w)) answer_late(w, command_id);
+    }
     std::erase_if(it->second, late);
     it = it->second.empty() ? command_waiters.erase(it) : std::next(it);
   }

@@ -213,11 +213,10 @@ void sandbox_state::forget_file(const std::string& command_id) {
 
 void sandbox_state::expire_file_operations(time_point at) {
   for (auto& [command_id, operation] : file_operations) {
-    const auto late = [&](waiter& w) {
-      if (w.deadline > at) return false;
-      w.refuse(too_late(operation.spec), id());
-      return true;
-    };
+    const auto late = [&](const waiter& w) { return w.deadline <= at; };
+    for (auto& w : operation.who) {
+      if (late(w)) w.refuse(too_late(operation.spec), id());
+    }
     std::erase_if(operation.who, late);
   }
 }

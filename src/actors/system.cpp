@@ -149,8 +149,8 @@ net::session_handler node_impl::open(std::shared_ptr<net::ws_session> session,
   const auto gateway = slot_->get();
   if (!gateway || health_->draining()) {
     session->close("dsecd is restarting or stopping");
-    return {.message = [](proto::frame) {},
-            .malformed = [](base::error) {},
+    return {.message = [](const proto::frame&) {},
+            .malformed = [](const base::error&) {},
             .room = {},
             .closed = [] {}};
   }

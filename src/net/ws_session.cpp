@@ -25,6 +25,7 @@
 #include <optional>
 
 #include "base/text.hpp"
+#include "net/encoding.hpp"
 
 namespace dsec::net {
 namespace {
@@ -194,13 +195,17 @@ class session final : public ws_session, public peer, public std::enable_shared_
     reading_ = false;
     if (state_ != state::open) return;  // the close handshake goes on without us
     if (problem) return refused_by_beast(problem) ? linger() : die();
-    if (!stream_->got_binary()) {
+    const auto kind = stream_->got_text() ? encoding::text : encoding::binary;
+    if (encoding_ == encoding::undecided) {
+      encoding_ = kind;
+      stream_->text(kind == encoding::text);
+    }
+    if (encoding_ != kind) {
       return begin_close(close_code::unknown_data,
-                         "text frames are not understood; send binary ones");
+                         "text and binary messages cannot alternate on one connection");
     }
     const auto bytes = buffer_.cdata();
-    auto frame =
-        proto::frame::from_bytes({static_cast<const std::byte*>(bytes.data()), bytes.size()});
+    auto frame = decode(kind, {static_cast<const std::byte*>(bytes.data()), bytes.size()});
     if (!frame) {
       malformed_ = true;
       watch_in(close_patience);
@@ -242,21 +247,23 @@ class session final : public ws_session, public peer, public std::enable_shared_
       on_strand([](session& s) { s.read_next(); });
   }
 
-  // --- writer: one frame at a time, its words are shared and held meanwhile ---
+  // --- writer: one frame at a time, held meanwhile ---
 
   void write_next() {
+    proto::frame next;
     {
       const std::lock_guard lock(mutex_);
       writer_awake_ = !queue_.empty();
       if (writer_awake_) {
-        writing_ = std::move(queue_.front());
+        next = std::move(queue_.front());
         queue_.pop_front();
       }
     }
-    if (writing_.empty()) {
+    if (next.empty()) {
       if (state_ == state::closing) shake_hands();
       return;
     }
+    writing_ = outgoing(encoding_, std::move(next));
     const auto bytes = writing_.bytes();
     stream_->async_write(asio::buffer(bytes.data(), bytes.size()),
                          operation([](session& s, error_code problem) { s.written(problem); }));
@@ -266,7 +273,7 @@ class session final : public ws_session, public peer, public std::enable_shared_
     bool room = false;
     {
       const std::lock_guard lock(mutex_);
-      queued_bytes_ -= writing_.bytes().size();
+      queued_bytes_ -= writing_.frame().bytes().size();
       room = room_level_ && queued_bytes_ <= *room_level_;
       if (room) room_level_.reset();
     }
@@ -409,7 +416,8 @@ class session final : public ws_session, public peer, public std::enable_shared_
   steady::time_point heard_;    // something whole
   steady::time_point lived_;    // any sign of life, as watch() saw it
   std::size_t seen_bytes_ = 0;  // of buffer_, when watch() looked
-  proto::frame writing_;
+  encoding encoding_ = encoding::undecided;
+  outgoing writing_;
   websocket::close_reason reason_;
 
   // Of everybody.

@@ -1,6 +1,6 @@
 @0xc3f85d3723784097;
-# The client protocol: what libdsec and dsecd say to each other over one WebSocket (binary messages, one
-# unpacked Cap'n Proto message each). Ordinals are only ever appended. The first member of every union is
+# The client protocol: what libdsec and dsecd say to each other over one WebSocket, one message each: binary
+# (unpacked Cap'n Proto) or the same as JSON text (json.hpp); docs/protocol.md. Ordinals are only ever appended. The first member of every union is
 # `unset` and is refused: an unknown member decodes as the first one. Deadlines are relative milliseconds.
 # Limits stand in limits.hpp.
 

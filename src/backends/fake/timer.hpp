@@ -2,9 +2,8 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <functional>
-#include <map>
+#include <memory>
 #include <mutex>
 #include <thread>
 
@@ -12,8 +11,8 @@ namespace dsec::fake {
 
 class timer {
  public:
-  timer() = default;
-  /// Drops what is not due yet.
+  timer();
+  /// Drops what is not due yet and waits for a call under way, unless that is what destroys it.
   ~timer();
   timer(const timer&) = delete;
   timer& operator=(const timer&) = delete;
@@ -21,12 +20,10 @@ class timer {
   void after(std::chrono::milliseconds delay, std::function<void()> call);
 
  private:
-  void run();
+  struct schedule;
 
+  std::shared_ptr<schedule> schedule_;
   std::mutex mutex_;
-  std::condition_variable changed_;
-  std::multimap<std::chrono::steady_clock::time_point, std::function<void()>> due_;
-  bool stopping_ = false;
   std::thread thread_;
 };
 

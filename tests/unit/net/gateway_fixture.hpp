@@ -78,6 +78,7 @@ class gateway_fixture {
 
   std::unique_ptr<listener> door;
   std::optional<proto::frame> answer_malformed;  // then the session is closed
+  std::optional<proto::frame> answer;            // to every message
   std::atomic<bool> echo = false;  // answer every message with itself and grant the next
 
  private:
@@ -110,6 +111,7 @@ class gateway_fixture {
                 connections_[mine].message_after_closed |= connections_[mine].closed > 0;
                 connections_[mine].messages.push_back(f);
               });
+              if (answer) return weak.lock()->send(*answer);
               if (!echo) return;
               if (const auto session = weak.lock()) {
                 session->send(std::move(f));

@@ -2,8 +2,10 @@
 #include <fcntl.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <chrono>
+#include <span>
 #include <thread>
 
 #include "unit/net/gateway_fixture.hpp"
@@ -17,6 +19,14 @@ namespace {
 
 bool one_closed(const std::vector<gateway_fixture::events>& all) {
   return !all.empty() && all[0].closed == 1;
+}
+
+dsec::proto::frame pong(std::uint64_t id) {
+  capnp::MallocMessageBuilder builder;
+  auto reply = builder.initRoot<dsec::proto::Reply>();
+  reply.setId(id);
+  reply.getBody().setPong();
+  return dsec::proto::frame::from_builder(builder);
 }
 
 }  // namespace
@@ -90,19 +100,56 @@ TEST_CASE("a message in fragments is one frame") {
   CHECK(client.frame().value().payload == whole);
 }
 
-TEST_CASE("a text frame closes the session with the reason") {
+TEST_CASE("a connection that begins with text is answered in text") {
+  gateway_fixture gateway;
+  gateway.answer = pong(5);
+  raw_client client(gateway.port());
+  REQUIRE(client.upgrade("right-key") == 101);
+  gateway.session()->grant(2);
+  for (int i = 0; i < 2; ++i) {
+    client.send_frame(ws_frame::text, R"({"id":5,"body":{"ping":null}})");
+    const auto answer = client.frame();
+    REQUIRE(answer);
+    CHECK(answer->op == ws_frame::text);
+    CHECK(answer->payload == R"({"id":"5","truncated":false,"body":{"pong":null}})");
+  }
+  const auto requests = gateway.seen()[0].messages;
+  REQUIRE(requests.size() == 2);
+  const auto bytes = requests[0].bytes();
+  const auto ping = ping_request(5);
+  CHECK(std::ranges::equal(bytes, std::as_bytes(std::span(ping))));
+}
+
+TEST_CASE("text that does not fit the schema is reported with the member's name") {
   gateway_fixture gateway;
   raw_client client(gateway.port());
   REQUIRE(client.upgrade("right-key") == 101);
   gateway.session()->grant(1);
-  client.send_frame(ws_frame::text, "{}");
+  client.send_frame(ws_frame::text, R"({"id":1,"body":{"exec":{"argv":"ls"}}})");
+  const auto end = client.close_frame();
+  REQUIRE(end);
+  CHECK(end->close_code() == 1007);
+  const auto seen = gateway.seen();
+  REQUIRE(seen[0].malformed.size() == 1);
+  CHECK(seen[0].malformed[0].message == "body.exec.argv must be a list");
+}
+
+TEST_CASE("a connection keeps to the encoding that it began with") {
+  const bool began_with_text = GENERATE(true, false);
+  const std::string text = R"({"id":5,"body":{"ping":null}})";
+  gateway_fixture gateway;
+  raw_client client(gateway.port());
+  REQUIRE(client.upgrade("right-key") == 101);
+  gateway.session()->grant(2);
+  client.send_frame(ws_frame::text + !began_with_text, began_with_text ? text : ping_request(5));
+  client.send_frame(ws_frame::text + began_with_text, began_with_text ? ping_request(5) : text);
   const auto end = client.close_frame();
   REQUIRE(end);
   CHECK(end->close_code() == 1003);
-  CHECK(end->close_reason().find("binary") != std::string::npos);
+  CHECK(end->close_reason().find("alternate") != std::string::npos);
   client.send_frame(ws_frame::close, end->payload);
   REQUIRE(gateway.eventually(one_closed));
-  CHECK(gateway.seen()[0].messages.empty());
+  CHECK(gateway.seen()[0].messages.size() == 1);
 }
 
 TEST_CASE("a frame that is no message is reported, then the session closes") {

@@ -1,0 +1,37 @@
+// The two encodings of a connection: binary messages carry Cap'n Proto as it is, text messages the
+// same as JSON (proto/json.hpp). The client's first message chooses; the other kind is refused
+// afterwards. Internal to src/net; pure.
+#pragma once
+
+#include <span>
+#include <string>
+#include <utility>
+
+#include "proto/frame.hpp"
+
+namespace dsec::net {
+
+enum class encoding { undecided, binary, text };
+
+/// A request from the bytes of one WebSocket message.
+base::result<proto::frame> decode(encoding e, std::span<const std::byte> message);
+
+/// A reply on its way out, with the bytes that stand for it.
+class outgoing {
+ public:
+  outgoing() = default;
+  /// A reply that no text can be made of is a programming error: it becomes the text of an error.
+  outgoing(encoding e, proto::frame reply);
+
+  [[nodiscard]] bool empty() const { return frame_.empty(); }
+  [[nodiscard]] const proto::frame& frame() const { return frame_; }
+  [[nodiscard]] std::span<const std::byte> bytes() const {
+    return text_.empty() ? frame_.bytes() : std::as_bytes(std::span(text_));
+  }
+
+ private:
+  proto::frame frame_;
+  std::string text_;
+};
+
+}  // namespace dsec::net

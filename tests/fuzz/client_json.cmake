@@ -1,0 +1,1 @@
+dsec_fuzz(client_json DEPENDS dsec_proto)
