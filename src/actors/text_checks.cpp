@@ -79,7 +79,10 @@ base::result<std::vector<std::string>> environment(capnp::List<proto::EnvVar>::R
                   std::string(field) + ": '" + name + "' is not a variable name");
     }
     DSEC_TRY(const auto value, text(variable.getValue(), field, max_variable - name.size() - 1));
-    env.set(name + "=" + value);
+    std::string variable_text = name;
+    variable_text += '=';
+    variable_text += value;
+    env.set(std::move(variable_text));
   }
   return env.take();
 }

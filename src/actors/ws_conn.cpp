@@ -92,9 +92,9 @@ std::size_t promise_of(body::Reader request) {
 }
 
 /// Requests over this size are not kept to be asked again.
-constexpr std::size_t large_request = 64 * 1024;
+constexpr std::size_t large_request = 64U << 10U;
 /// Replies over this size are looked at for inline output when there is little room.
-constexpr std::size_t large_reply = 64 * 1024;
+constexpr std::size_t large_reply = 64U << 10U;
 
 /// Whoever owns the matter answers this much before the client stops waiting, so that its answer
 /// (which says more than "too late") gets there.

@@ -26,7 +26,7 @@ using beast::error_code;
 using namespace std::chrono_literals;
 
 constexpr std::uint32_t header_limit = 8 * 1024;
-constexpr std::uint64_t body_limit = 64 * 1024;
+constexpr std::uint64_t body_limit = 64U << 10U;
 constexpr auto exchange_timeout =
     10s;  // for a whole request to arrive, and for its answer to leave
 

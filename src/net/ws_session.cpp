@@ -40,9 +40,9 @@ using namespace std::chrono_literals;
 constexpr auto close_patience = 5s;  // for the queue to drain, and again for the close handshake
 // A peer that acknowledges nothing or keeps its window shut is given up by TCP itself (tcp(7)).
 constexpr int unsent_limit_ms = 60'000;
-constexpr std::size_t idle_buffer_bytes = 64 * 1024;  // kept by a connection between messages
-constexpr std::size_t small_frame_bytes = 64 * 1024;  // not counted: credit bounds their number
-constexpr std::size_t max_reason_bytes = 123;         // RFC 6455, 5.5
+constexpr std::size_t idle_buffer_bytes = 64U << 10U;  // kept by a connection between messages
+constexpr std::size_t small_frame_bytes = 64U << 10U;  // not counted: credit bounds their number
+constexpr std::size_t max_reason_bytes = 123;          // RFC 6455, 5.5
 
 // Beast ends a connection by waiting, without a limit, for the client to close it too. Ours only
 // says that nothing more comes; the session then decides how long to wait.

@@ -55,7 +55,7 @@ result<void> move_processes_to_leaf(const cgroup_dir& base, const std::string& l
   for (std::string_view rest = processes; !rest.empty();) {
     const auto pid = rest.substr(0, rest.find('\n'));
     rest.remove_prefix(std::min(rest.size(), pid.size() + 1));
-    const auto moved = leaf.write("cgroup.procs", pid);
+    auto moved = leaf.write("cgroup.procs", pid);
     if (!moved && moved.error().sys_errno != ESRCH) return moved;
   }
   base::log::info("processes_moved_to_leaf_group", {{"group", leaf.path().native()}});
@@ -233,7 +233,7 @@ result<void> cgroup_tree::set_limits(slot_groups& groups, const backends::limits
   for (const std::string controller : needed_controllers) {
     const auto* home = home_of(controller);
     for (const auto& k : limit_knobs(controller, home->where.version, l, before)) {
-      const auto written = home->instance.write(home->file(groups.name, k.level, k.file), k.value);
+      auto written = home->instance.write(home->file(groups.name, k.level, k.file), k.value);
       if (!written && !(k.optional && written.error().sys_errno == ENOENT)) return written;
     }
   }

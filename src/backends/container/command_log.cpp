@@ -18,7 +18,6 @@
 namespace dsec::container {
 namespace {
 
-using base::fail;
 using base::fail_errno;
 using base::result;
 
@@ -27,7 +26,7 @@ constexpr const char* new_log_name = "commands.log.new";
 constexpr const char* used_name = "ids.used";
 
 /// It is compacted when it is twice as long as it was after the last time, and this.
-constexpr std::uint64_t slack = 64 * 1024;
+constexpr std::uint64_t slack = 64U << 10U;
 
 /// All that a log says, record by record.
 class log_state {

@@ -12,7 +12,6 @@
 namespace dsec::container {
 namespace {
 
-using backends::command_exited;
 using backends::command_failed;
 
 enum class type : std::uint8_t { begun = 1, exited = 2, failed = 3, dropped = 4 };
@@ -27,7 +26,7 @@ constexpr std::array<char, 4> magic{'d', 'l', 'o', 'g'};
 
 // Of texts, in bytes, and of arguments: one record stays well below max_record.
 constexpr std::size_t max_argv = 4096, max_arguments = 1024, max_text = 4096;
-constexpr std::size_t max_record = 64 * 1024;
+constexpr std::size_t max_record = 64U << 10U;
 
 constexpr std::uint8_t timed_out = 1, killed = 2, oom_killed = 4, has_size = 8;
 

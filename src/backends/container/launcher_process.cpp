@@ -125,6 +125,7 @@ result<pid_t> spawn(const std::filesystem::path& state, std::span<const int> fds
   DSEC_CHECK(plan.pass(image.get()));
   plan.close_rest();
   std::vector<char*> arguments;
+  arguments.reserve(words.size() + 1);
   for (auto& w : words) arguments.push_back(w.data());
   arguments.push_back(nullptr);
   // The first variable, and outside test builds the only one; a launcher is known by it.

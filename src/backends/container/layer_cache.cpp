@@ -40,7 +40,7 @@ result<void> layer_cache::hold_one(const backends::layer_ref& layer) {
     DSEC_TRY(const auto lease, host_.get());
     return lease.client->attach_layer(layer.digest, blob.get());
   };
-  const auto attached = attach();
+  auto attached = attach();
   lock.lock();
   if (attached)
     layers_[layer.digest] = {true, 1, 0};
@@ -93,8 +93,7 @@ result<void> layer_cache::trim_locked(std::size_t keep) {
             [](const auto& a, const auto& b) { return a->second.last_use < b->second.last_use; });
   const auto lease = host_.current();
   for (std::size_t i = 0; i + keep < unused.size(); ++i) {
-    const auto detached =
-        lease.client ? lease.client->detach_layer(unused[i]->first) : result<void>();
+    auto detached = lease.client ? lease.client->detach_layer(unused[i]->first) : result<void>();
     // Whether a launcher that died had detached it is unknown. To forget it is right in both cases:
     // what is attached already is attached again at no cost.
     const bool forget = detached || detached.error().code == errc::unavailable ||

@@ -66,7 +66,7 @@ result<void> end_slot(sandbox_host& host, const std::string& name, sys::deadline
   std::from_chars(name.data(), name.data() + name.size(), number);
   if (const auto group = host.groups.open_slot(name)) DSEC_CHECK(group->slot.end(until));
   if (const auto lease = host.launcher.current(); lease.client) {
-    const auto dropped = lease.client->drop_slot(number);
+    auto dropped = lease.client->drop_slot(number);
     if (!dropped && dropped.error().code != errc::not_found) return dropped;
   }
   DSEC_CHECK(host.groups.remove_slot(name, until));

@@ -116,7 +116,7 @@ result<void> slot_pool::make_namespaces(slot& s) {
 result<void> slot_pool::give_back(slot& s) {
   // ENOENT: a sandbox took them over, or their launcher is gone.
   if (const auto lease = host_.current(); lease.client && lease.generation == s.generation) {
-    const auto dropped = lease.client->drop_slot(s.number);
+    auto dropped = lease.client->drop_slot(s.number);
     if (!dropped && dropped.error().code != errc::not_found &&
         dropped.error().code != errc::unavailable)
       return dropped;

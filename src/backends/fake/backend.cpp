@@ -60,7 +60,8 @@ class handle final : public backends::instance {
 };
 
 /// Events that a dead dsecd does not hear.
-backends::event_sink guarded(backends::event_sink to, std::shared_ptr<backend::tie> t) {
+backends::event_sink guarded(const backends::event_sink& to,
+                             const std::shared_ptr<backend::tie>& t) {
   return {.started =
               [to, t](backends::command_started e) {
                 if (!t->dead) to.started(std::move(e));

@@ -20,7 +20,7 @@ void host::fail(const std::string& sandbox_id, base::cause why, std::string deta
 }
 
 void host::finish(const std::string& sandbox_id, const std::string& command_id, fate f) {
-  must_be(find(sandbox_id), sandbox_id)->finish(command_id, f);
+  must_be(find(sandbox_id), sandbox_id)->finish(command_id, std::move(f));
 }
 
 void host::lose(const std::string& sandbox_id) {
@@ -126,6 +126,7 @@ void host::later(std::chrono::milliseconds delay, std::function<void()> call) {
 std::vector<std::shared_ptr<sandbox>> host::all() const {
   const std::scoped_lock lock(mutex_);
   std::vector<std::shared_ptr<sandbox>> out;
+  out.reserve(sandboxes_.size());
   for (const auto& [id, s] : sandboxes_) out.push_back(s);
   return out;
 }

@@ -103,11 +103,13 @@ inline bool cut_strings(char* strings, uint32_t length, uint32_t argc, uint32_t 
   out.argv = pointers;
   out.envp = pointers + argc + 1;
   for (uint32_t i = 0; i < argc; ++i) {
-    if ((out.argv[i] = next()) == nullptr) return false;
+    out.argv[i] = next();
+    if (out.argv[i] == nullptr) return false;
   }
   out.argv[argc] = nullptr;
   for (uint32_t i = 0; i < envc; ++i) {
-    if ((out.envp[i] = next()) == nullptr) return false;
+    out.envp[i] = next();
+    if (out.envp[i] == nullptr) return false;
   }
   out.envp[envc] = nullptr;
   out.envp[envc + 1] = nullptr;
