@@ -26,9 +26,11 @@ timer::~timer() {
     dropped.swap(schedule_->due);
   }
   schedule_->changed.notify_all();
-  if (!thread_.joinable()) return;
-  if (thread_.get_id() == std::this_thread::get_id()) return thread_.detach();
-  thread_.join();
+  if (thread_.get_id() == std::this_thread::get_id()) {
+    thread_.detach();
+  } else if (thread_.joinable()) {
+    thread_.join();
+  }
 }
 
 void timer::after(std::chrono::milliseconds delay, std::function<void()> call) {
