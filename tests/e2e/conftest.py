@@ -93,7 +93,7 @@ def serve(name: str, prepare: Callable[[Daemon], None], **arguments: Any) -> Ite
 @pytest.fixture(scope="module")
 def daemon(request: pytest.FixtureRequest, tiny_tree: Path) -> Iterator[Daemon]:
     """This module's daemon, with the image tiny:1."""
-    name = re.sub(r"\W+", "-", request.module.__name__.removeprefix("test_"))[:16]
+    name = re.sub(r"[^a-z0-9]+", "-", request.module.__name__.removeprefix("test_"))[:16]
     yield from serve(name, lambda d: d.image_import(TINY, tiny_tree, "base"))
 
 

@@ -455,10 +455,11 @@ def test_what_a_client_gave_up_while_the_daemon_was_killed_is_not_left_behind(ow
         async with DSecClient() as client:
             creating = [
                 asyncio.create_task(AsyncSandbox.create(TINY, timeout=0.5, client=client))
-                for _ in range(20)
+                for _ in range(40)
             ]
-            await asyncio.sleep(0.05)  # some are on their way
-            await asyncio.to_thread(own.kill)
+            # Then the others are on their way.
+            await asyncio.wait(creating, return_when=asyncio.FIRST_COMPLETED)
+            own.kill()
             made = await asyncio.gather(*creating, return_exceptions=True)
             await asyncio.to_thread(own.start)
             ids = {s.id for s in made if isinstance(s, AsyncSandbox)}
