@@ -6,7 +6,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <string>
-#include <vector>
+#include <utility>
 
 #include "backends/sys/file.hpp"
 #include "base/ids.hpp"
@@ -15,25 +15,6 @@
 namespace dsec::container {
 
 using base::result;
-
-namespace {
-
-/// Deletes all that is there, again until that succeeds: of a directory that was deleted in part
-/// the rest stands beside it, under other names (remove_tree_at).
-void sweep_later(housekeeper& thread, int directory, std::chrono::milliseconds wait,
-                 std::chrono::milliseconds longest) {
-  thread.post_later(wait, [=, &thread] {
-    const auto names = sys::list_directory(directory);
-    bool left = !names;
-    for (const auto& name : names.value_or(std::vector<std::string>())) {
-      const auto removed = sys::remove_tree_at(directory, name);
-      left = left || (!removed && removed.error().code != base::errc::not_found);
-    }
-    if (left) sweep_later(thread, directory, std::min(2 * wait, longest), longest);
-  });
-}
-
-}  // namespace
 
 result<std::unique_ptr<trash>> trash::open(const std::filesystem::path& directory) {
   DSEC_CHECK(sys::make_directory_at(AT_FDCWD, directory, 0700));
@@ -58,12 +39,40 @@ void trash::empty() {
   thread_.drain();
 }
 
-void trash::remove(const std::string& name, std::chrono::milliseconds wait) {
-  const auto removed = sys::remove_tree_at(directory_.get(), name);
-  if (removed || removed.error().code == base::errc::not_found) return;
+void trash::remove(const std::string& name) {
+  const auto removed = try_to_remove(name);
+  if (removed) return;
   base::log::warn("trash_left",
                   {{"path", (path_ / name).native()}, {"error", removed.error().to_string()}});
-  sweep_later(thread_, directory_.get(), wait, longest_retry);
+  sweep_later();
+}
+
+result<void> trash::try_to_remove(const std::string& name) const {
+  auto removed = sys::remove_tree_at(directory_.get(), name);
+  if (!removed && removed.error().code == base::errc::not_found) return {};
+  return removed;
+}
+
+void trash::sweep_later() {
+  if (std::exchange(sweep_due_, true)) return;
+  thread_.post_later(wait_, [this] { sweep(); });
+  wait_ = std::min(2 * wait_, longest_retry);
+}
+
+/// Deletes all that is there: of a directory that was deleted in part the rest stands beside it,
+/// under other names (remove_tree_at). A job for each, so that the thread can be ended in between.
+void trash::sweep() {
+  sweep_due_ = false;
+  const auto names = sys::list_directory(directory_.get());
+  if (!names) return sweep_later();
+  for (const auto& name : *names) {
+    thread_.post([this, name] {
+      if (!try_to_remove(name)) sweep_later();
+    });
+  }
+  thread_.post([this] {
+    if (!sweep_due_) wait_ = first_retry;
+  });
 }
 
 }  // namespace dsec::container

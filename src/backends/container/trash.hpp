@@ -25,12 +25,18 @@ class trash {
  private:
   trash(sys::unique_fd directory, std::filesystem::path path)
       : directory_(std::move(directory)), path_(std::move(path)) {}
-  void remove(const std::string& name, std::chrono::milliseconds wait = first_retry);
+  // All on the thread.
+  void remove(const std::string& name);
+  [[nodiscard]] base::result<void> try_to_remove(const std::string& name) const;
+  void sweep_later();
+  void sweep();
 
   static constexpr std::chrono::milliseconds first_retry{1000}, longest_retry{60'000};
 
   sys::unique_fd directory_;
   std::filesystem::path path_;
+  bool sweep_due_ = false;  // one for all that is left, however much that is
+  std::chrono::milliseconds wait_ = first_retry;
   housekeeper thread_{"dsec-trash", 10};
 };
 
