@@ -122,9 +122,7 @@ void edge_state::on_released(const sandbox_released& m) {
   --live;
   limits_bytes -= record->spec.limits.memory_bytes;
   settling_bytes -= std::exchange(e.settling_bytes, 0);
-  if (!m.keeps_key) {
-    std::erase_if(table->keys, [&](const auto& k) { return k.second.sandbox_id == m.id; });
-  }
+  if (!m.keeps_key && !e.withdrawn) free_keys_of(m.id);
   table->ended.push_back(m.id);
   caf::anon_send(watcher,
                  retain_sandbox{m.id, std::chrono::seconds(env->config.node.retention_seconds)});
@@ -180,6 +178,7 @@ void edge_state::forget(const std::string& id) {
   const auto record = e.book->status.record();
   const auto key = table->keys.find({record->owner, record->key});
   if (key != table->keys.end() && key->second.sandbox_id == id) table->keys.erase(key);
+  if (e.withdrawn) free_keys_of(id);  // its record does not name it any more
   if (e.actor) {
     sandbox_of.erase(e.actor.id());
     caf::anon_send(e.actor, forget_sandbox{});
@@ -190,6 +189,10 @@ void edge_state::forget(const std::string& id) {
   if (e.given_up) report_given_up();
   env->writer->erase(id);
   remove_files(id);
+}
+
+void edge_state::free_keys_of(const std::string& id) {
+  std::erase_if(table->keys, [&](const auto& k) { return k.second.sandbox_id == id; });
 }
 
 /// What a sandbox leaves on disk until its retention ends.

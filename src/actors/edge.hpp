@@ -97,7 +97,8 @@ struct edge_state {
 
   std::map<std::uint64_t, pending_create> creates;  // by token
   std::map<edge_table::key, std::uint64_t> waiting_keys;
-  withdrawn_keys withdrawn;
+  withdrawn_keys early_withdrawals;  // came before the create, which is to make nothing
+  withdrawn_keys done_withdrawals;   // ended something; sent again they are not early
   admission_queue queue{max_waiting};
   std::uint64_t last_token = 0;
   std::uint32_t live = 0;
@@ -153,6 +154,7 @@ struct edge_state {
   void give_up(const std::string& id, edge_entry& e);
   void end_given_up(const std::string& id, const ledger_ptr& book);
   void forget(const std::string& id);
+  void free_keys_of(const std::string& id);
   void remove_files(const std::string& id);
   void keep_ended_bounded();
   void answer_stoppers();

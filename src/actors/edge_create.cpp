@@ -49,16 +49,16 @@ caf::result<reply> edge_state::on_create(const call& c, proto::CreateSandbox::Re
 /// those who wait.
 std::optional<caf::result<reply>> edge_state::known_key(const call& c, const edge_table::key& key,
                                                         const std::string& hash) {
-  if (const auto used = table->keys.find(key); used != table->keys.end()) {
+  const auto used = table->keys.find(key);
+  auto* made = used == table->keys.end() ? nullptr : &table->sandboxes.at(used->second.sandbox_id);
+  if (made != nullptr && !made->withdrawn) {
     if (used->second.body_hash != hash)
       return reply(error_reply(c.id, key_conflict(key.second), key.second));
-    auto& e = table->sandboxes.at(used->second.sandbox_id);
-    if (e.given_up) return std::nullopt;
-    return self->delegate(actor_of(e), await_running{c.without_frame(), {}});
+    return self->delegate(actor_of(*made), await_running{c.without_frame(), {}});
   }
   const auto waiting = waiting_keys.find(key);
   if (waiting == waiting_keys.end()) {
-    if (!withdrawn.contains(key, now())) return std::nullopt;
+    if (!early_withdrawals.contains(key, now())) return std::nullopt;
     return reply(error_reply(c.id, key_withdrawn(key.second), key.second));
   }
   auto& p = creates.at(waiting->second);

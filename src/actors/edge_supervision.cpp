@@ -126,7 +126,10 @@ void edge_state::restart_or_give_up(const std::string& id, edge_entry& e) {
   env->health->count_restart();
   e.actor = nullptr;
   if (!e.restarts.spend(now())) return give_up(id, e);
-  actor_of(e);
+  const auto& next = actor_of(e);
+  // The dead one may not have heard of it.
+  if (e.withdrawn)
+    caf::anon_send(next, end_sandbox{base::cause::killed, withdrawn_by_client, true});
 }
 
 /// The last resort: no actor is left to do it well, so its instance is ended from here. The dead
@@ -142,7 +145,7 @@ void edge_state::give_up(const std::string& id, edge_entry& e) {
   }
   // A create with its key makes a new one, after a restart too.
   record.key.clear();
-  std::erase_if(table->keys, [&](const auto& k) { return k.second.sandbox_id == id; });
+  free_keys_of(id);
   auto snapshot = std::make_shared<const sandbox_record>(record);
   env->writer->save(snapshot);
   e.book->status.publish(std::move(snapshot));

@@ -24,6 +24,7 @@ struct edge_entry {
   restart_budget restarts;
   bool live = true;         // holds a slot and memory: admitted, and not yet released
   bool given_up = false;    // its actor crashed too often
+  bool withdrawn = false;   // by its key, which still finds it, but a create makes a new one
   bool taken_over = false;  // from an earlier process, and no edge has seen it yet
   time_point admitted;
   std::uint64_t settling_bytes = 0;  // counted in admission until its own use shows

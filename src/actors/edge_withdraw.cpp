@@ -13,7 +13,8 @@ namespace dsec::actors {
 using base::errc;
 
 /// A stop that names the key of the create: it is free from here on, so that a create with it makes
-/// a new sandbox. Without an id it is whatever was made with the key, or would be.
+/// a new sandbox. Until then it finds the old one, for a stop whose answer was lost and that is
+/// sent again. Without an id it is whatever was made with the key, or would be.
 caf::result<reply> edge_state::on_stop_with_key(const call& c, proto::SandboxRef::Reader request,
                                                 capnp::Text::Reader asked_key) {
   const auto name = idempotency_key(asked_key);
@@ -27,12 +28,14 @@ caf::result<reply> edge_state::on_stop_with_key(const call& c, proto::SandboxRef
   if (!id->empty()) {
     const auto found = on_find({c.from, *id});
     if (!found.who) return reply(error_reply(c.id, found.why, *id));
-    if (is_its_key) table->keys.erase(used);
+    if (is_its_key) table->sandboxes.at(*id).withdrawn = true;
     return self->delegate(found.who, c);
   }
-  if (!is_its_key) return on_withdraw(c, key);
+  // What waits was asked for after what the key has made was withdrawn.
+  if (!is_its_key || waiting_keys.contains(key)) return on_withdraw(c, key);
+  done_withdrawals.add(key, now());
   auto& e = table->sandboxes.at(used->second.sandbox_id);
-  table->keys.erase(used);
+  e.withdrawn = true;
   return self->delegate(actor_of(e), c);
 }
 
@@ -40,9 +43,10 @@ caf::result<reply> edge_state::on_stop_with_key(const call& c, proto::SandboxRef
 reply edge_state::on_withdraw(const call& c, const edge_table::key& key) {
   if (const auto waiting = waiting_keys.find(key); waiting != waiting_keys.end()) {
     fail_create(waiting->second, {errc::cancelled, "it was withdrawn by its client", 0});
-  } else {
+    done_withdrawals.add(key, now());
+  } else if (!done_withdrawals.contains(key, now())) {
     // It may still be on its way, over another connection.
-    withdrawn.add(key, now());
+    early_withdrawals.add(key, now());
   }
   const auto& name = key.second;
   return reply(error_reply(

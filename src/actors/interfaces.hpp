@@ -97,7 +97,9 @@ inline constexpr std::chrono::seconds abandon_grace{5};
 struct end_sandbox {
   base::cause why = base::cause::none;
   std::string detail;
+  bool withdrawn = false;  // its key is free
 };
+inline constexpr auto withdrawn_by_client = "withdrawn by its client";
 /// Idle time-out: ends the sandbox unless it was used since the reaper looked.
 struct end_if_idle {};
 /// Its lease has ended: ends the sandbox unless its client came back, or it was detached, since the

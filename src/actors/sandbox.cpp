@@ -197,7 +197,7 @@ sandbox_self::behavior_type sandbox(sandbox_self::stateful_pointer<sandbox_state
   return {
       [self](const call& c) { return self->state.on_call(c); },
       [self](const await_running& m) { return self->state.on_await_running(m); },
-      [self](const end_sandbox& m) { self->state.end(m.why, m.detail); },
+      [self](const end_sandbox& m) { self->state.on_end(m); },
       [self](end_if_idle) { self->state.end_if_unused(); },
       [self](end_if_unleased) { self->state.end_if_unleased(); },
       [self](const creates_abandoned& m) { self->state.on_abandoned(m); },

@@ -109,6 +109,7 @@ struct sandbox_state {
   void resume();
   void start();
   void end(base::cause why, const std::string& detail);
+  void on_end(const end_sandbox& m);
   void end_if_unused();
   void end_if_abandoned(time_point at);
   void on_new_parent(const sandbox_parent& edge);

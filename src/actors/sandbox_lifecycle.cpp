@@ -180,6 +180,11 @@ void sandbox_state::end(cause why, const std::string& detail) {
   release();
 }
 
+void sandbox_state::on_end(const end_sandbox& m) {
+  if (m.withdrawn) give_up_key();
+  end(m.why, m.detail);
+}
+
 /// The reaper looked, then sent this; what was asked for in between counts as use.
 void sandbox_state::end_if_unused() {
   const auto idle = std::chrono::seconds(book->record.spec.idle_ttl_seconds);
@@ -281,7 +286,7 @@ caf::result<reply> sandbox_state::on_stop(const call& c, proto::SandboxRef::Read
   const std::string_view name(key.begin(), key.size());
   const bool by_key = request.getSandboxId().size() == 0;
   if (by_key || (!name.empty() && name == book->record.key)) give_up_key();
-  end(cause::killed, by_key ? "withdrawn by its client" : "stopped on request");
+  end(cause::killed, by_key ? withdrawn_by_client : "stopped on request");
   auto w = make_waiter(c);
   auto promise = w.promise;
   // One that has failed by itself may still be in the way of being removed.
@@ -295,7 +300,7 @@ caf::result<reply> sandbox_state::on_stop(const call& c, proto::SandboxRef::Read
   return promise;
 }
 
-/// The edge has forgotten it already: a create with it makes a new sandbox.
+/// The edge knows already: a create with it makes a new sandbox.
 void sandbox_state::give_up_key() {
   if (std::exchange(book->withdrawn, true)) return;
   book->record.key.clear();

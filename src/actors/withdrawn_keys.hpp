@@ -1,6 +1,5 @@
-// Keys of creates that were withdrawn before they had come. What one client sends over several
-// connections arrives in any order: such a create must not make a sandbox that nobody waits for.
-// Belongs to the edge.
+// Keys of creates that were withdrawn a moment ago. What one client sends over several connections
+// arrives in any order, and twice when an answer was lost. Belongs to the edge.
 #pragma once
 
 #include <chrono>

@@ -256,6 +256,12 @@ void client::disconnect() {
 }
 
 std::uint64_t client::ask(const fill& f, std::uint32_t deadline_ms, const std::string& key) {
+  const auto id = send(f, deadline_ms, key);
+  node_.run();
+  return id;
+}
+
+std::uint64_t client::send(const fill& f, std::uint32_t deadline_ms, const std::string& key) {
   capnp::MallocMessageBuilder message;
   auto request = message.initRoot<proto::Request>();
   const auto id = ++last_id_;
@@ -263,7 +269,7 @@ std::uint64_t client::ask(const fill& f, std::uint32_t deadline_ms, const std::s
   request.setDeadlineMs(deadline_ms);
   request.setIdempotencyKey(key.c_str());
   f(request);
-  raw(proto::frame::from_builder(message));
+  handler_.message(proto::frame::from_builder(message));
   return id;
 }
 

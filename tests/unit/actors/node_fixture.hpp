@@ -127,6 +127,8 @@ class client {
 
   /// Sends a request and lets everything happen that can; returns its id.
   std::uint64_t ask(const fill& f, std::uint32_t deadline_ms = 0, const std::string& key = {});
+  /// The same, but nothing happens yet.
+  std::uint64_t send(const fill& f, std::uint32_t deadline_ms = 0, const std::string& key = {});
   /// The answer to it, if there is one.
   std::optional<answer> got(std::uint64_t id) const;
   /// ask() that must be answered at once.

@@ -110,6 +110,77 @@ TEST_CASE("a create that is being withdrawn is not given to who asks again") {
   CHECK(node.backend->live() == 1);
 }
 
+TEST_CASE("a withdrawal is not lost with the sandbox's actor, whenever that dies") {
+  for (int at = 0, reached = 0; at == reached; ++at) {
+    INFO("after " << at << " steps");
+    node_fixture node;
+    client alice(node, "alice");
+    const auto id = alice.call(create(), 0, "k").sandbox_id;
+    const auto actor = node.actor_of(id);
+    alice.send(withdraw(), 0, "k");
+    for (reached = 0; reached < at && node.scheduler().try_run_once();) ++reached;
+    caf::anon_send_exit(actor, caf::exit_reason::kill);
+    node.run();
+    CHECK(node.backend->live() == 0);
+    const auto a = alice.call(withdraw(), 0, "k");
+    CHECK(a.sandbox_id == id);
+    CHECK(a.phase == "stopped");
+    node.write_records();
+    CHECK(node.record(id)->key.empty());
+    CHECK(alice.call(create(), 0, "k").sandbox_id != id);
+  }
+}
+
+TEST_CASE("a withdrawal that is sent again is not one of a create to come") {
+  node_fixture node;
+  client alice(node, "alice");
+  SECTION("of one that runs") {
+    const auto id = alice.call(create(), 0, "k").sandbox_id;
+    for (int i = 0; i < 2; ++i) {
+      const auto a = alice.call(withdraw(), 0, "k");
+      CHECK(a.sandbox_id == id);
+      CHECK(a.phase == "stopped");
+    }
+  }
+  SECTION("of one that waits") {
+    node.copy->held = true;
+    alice.ask(create(), 0, "k");
+    for (int i = 0; i < 2; ++i) CHECK(alice.call(withdraw(), 0, "k").code == "not_found");
+    node.copy->held = false;
+  }
+  SECTION("of one that is forgotten") {
+    node.config.node.retention_seconds = 1;
+    node.restart();
+    alice.reconnect();
+    alice.call(create(), 0, "k");
+    alice.call(withdraw(), 0, "k");
+    node.advance(2s);
+    CHECK(node.table->keys.empty());
+    CHECK(alice.call(withdraw(), 0, "k").code == "not_found");
+  }
+  CHECK(alice.call(create(), 0, "k").phase == "running");
+}
+
+TEST_CASE("a withdrawal is about the create that waits, if its key was withdrawn before") {
+  node_fixture node;
+  node.config.node.max_sandboxes = 1;
+  node.restart();
+  client alice(node, "alice");
+  const auto id = alice.call(create(), 0, "k").sandbox_id;
+  node.kill->held = true;
+  const auto withdrawn = alice.ask(withdraw(), 0, "k");
+  const auto other = alice.ask(create(), 0, "k");
+  const auto again = alice.ask(create(), 0, "k");
+  CHECK_FALSE(alice.got(other));
+  CHECK(alice.call(withdraw(), 0, "k").code == "not_found");
+  CHECK(alice.got(other)->code == "cancelled");
+  CHECK(alice.got(again)->code == "cancelled");
+  node.kill->held = false;
+  node.run();
+  CHECK(alice.got(withdrawn)->sandbox_id == id);
+  CHECK(node.backend->live() == 0);
+}
+
 TEST_CASE("a create that arrives after its withdrawal makes nothing") {
   node_fixture node;
   client alice(node, "alice");
