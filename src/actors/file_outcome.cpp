@@ -1,5 +1,6 @@
 #include "actors/file_outcome.hpp"
 
+#include <cerrno>
 #include <cstring>
 
 #include "actors/output.hpp"
@@ -18,7 +19,10 @@ base::error about_exit(backends::exec_kind kind, const std::string& path,
                        const backends::command_exited& e) {
   if (e.timed_out) return {errc::deadline_exceeded, attempt(kind, path) + " in time", 0};
   if (e.signal != 0) return {errc::cancelled, attempt(kind, path) + ": interrupted", 0};
-  // The helper's exit status is the errno of the call that failed.
+  // The helper's exit status is the errno of the call that failed. It is the sandbox that has a
+  // mount for reading alone; the host's disk is another matter.
+  if (e.exit_code == EROFS)
+    return {errc::permission_denied, attempt(kind, path) + ": read-only file system", EROFS};
   return base::from_errno(attempt(kind, path), e.exit_code);
 }
 
@@ -45,10 +49,10 @@ base::result<std::uint64_t> outcome_of_write(backends::instance& instance, const
                                              const backends::command_exited& e) {
   if (e.exit_code != 0) return fail(about_exit(backends::exec_kind::write_file, path, e));
   auto size = size_after(instance, e);
-  if (!size)
-    size.error().message =
-        "'" + path + "' was written, but its size is not known: " + size.error().message;
-  return size;
+  if (size) return size;
+  // Of no code that says "send it again": it is done, and must not be done again.
+  return fail(errc::internal,
+              "'" + path + "' was written, but its size is not known: " + size.error().message);
 }
 
 }  // namespace dsec::actors

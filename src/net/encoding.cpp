@@ -1,6 +1,5 @@
 #include "net/encoding.hpp"
 
-#include "base/log.hpp"
 #include "proto/client.capnp.h"
 #include "proto/json.hpp"
 
@@ -12,13 +11,34 @@ base::result<proto::frame> decode(encoding e, std::span<const std::byte> message
                           {reinterpret_cast<const char*>(message.data()), message.size()});
 }
 
+namespace {
+
+const auto reply_schema = capnp::Schema::from<proto::Reply>();
+
+/// What is sent instead of a reply that no text can be made of.
+std::string refusal(const proto::frame& reply, const base::error& why) {
+  std::uint64_t id = 0;
+  (void)proto::view<proto::Reply>(reply).read([&](proto::Reply::Reader r) { id = r.getId(); });
+  capnp::MallocMessageBuilder message;
+  auto instead = message.initRoot<proto::Reply>();
+  instead.setId(id);
+  auto error = instead.initBody().initError();
+  error.setCode(std::string(base::to_string(why.code)));
+  error.setMessage(why.message);
+  return *proto::to_json(reply_schema, proto::frame::from_builder(message));
+}
+
+}  // namespace
+
 outgoing::outgoing(encoding e, proto::frame reply) : frame_(std::move(reply)) {
   if (e != encoding::text) return;
-  auto text = proto::to_json(capnp::Schema::from<proto::Reply>(), frame_);
-  if (!text) base::log::error("reply_not_encoded", {{"error", text.error().to_string()}});
-  text_ = text ? *std::move(text)
-               : R"({"id":"0","body":{"error":{"code":"internal","message":)"
-                 R"("the reply cannot be written as text","object":"","retryable":false}}})";
+  auto text = proto::to_json(reply_schema, frame_);
+  if (text && text->size() > proto::max_message_bytes) {
+    text = base::fail(base::errc::too_large, "the reply is over " +
+                                                 std::to_string(proto::max_message_bytes) +
+                                                 " bytes as text; ask for less, or in binary");
+  }
+  text_ = text ? *std::move(text) : refusal(frame_, text.error());
 }
 
 }  // namespace dsec::net

@@ -20,7 +20,7 @@ base::result<proto::frame> decode(encoding e, std::span<const std::byte> message
 class outgoing {
  public:
   outgoing() = default;
-  /// A reply that no text can be made of is a programming error: it becomes the text of an error.
+  /// One that is too large as text becomes an error that says so.
   outgoing(encoding e, proto::frame reply);
 
   [[nodiscard]] bool empty() const { return frame_.empty(); }

@@ -19,8 +19,7 @@
 
 namespace dsec::proto {
 
-/// Values in one text, brackets and members counted: what a parser needs per value is many times
-/// its text.
+/// Values in one text: what a parser needs for each is many times its text.
 inline constexpr std::size_t max_json_values = 65'536;
 
 /// The message whose root is `root`. errc::protocol naming the member ("body.exec.argv[2]") when

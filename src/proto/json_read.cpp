@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/json_shape.hpp"
 #include "base/text.hpp"
 #include "proto/json.hpp"
 
@@ -18,24 +19,16 @@ using base::result;
 using nlohmann::json;
 
 /// Objects and lists may alternate.
-constexpr int max_json_depth = 2 * nesting_limit;
+constexpr std::size_t max_json_depth = 2 * nesting_limit;
 constexpr std::size_t shown_bytes = 80;
 
-struct over_limit {
-  const char* what;
-};
-
 result<json> parse(std::string_view text) {
-  std::size_t values = 0;
-  const auto count = [&](int depth, json::parse_event_t, json&) {
-    if (depth > max_json_depth) throw over_limit{"nests too deep"};
-    if (++values > max_json_values) throw over_limit{"holds too many values"};
-    return true;
-  };
+  const auto shape = base::shape_of_json(text);
+  if (shape.depth > max_json_depth) return fail(errc::too_large, "the message nests too deep");
+  if (shape.values > max_json_values)
+    return fail(errc::too_large, "the message holds too many values");
   try {
-    return json::parse(text, count);
-  } catch (const over_limit& over) {
-    return fail(errc::too_large, std::string("the message ") + over.what);
+    return json::parse(text);
   } catch (const json::parse_error& e) {
     return fail(errc::protocol, "the message is not JSON at byte " + std::to_string(e.byte));
   } catch (const json::exception& e) {  // such as a number that no double holds

@@ -22,7 +22,7 @@ from daemon import Daemon
 from host import alive, eventually
 from images import TINY
 
-from libdsec import IoError, Sandbox
+from libdsec import InternalError, IoError, Sandbox
 
 SIZE_MB, INODES = 48, 4000
 FILL = "dd if=/dev/zero of=/root/fill bs=1M; dd if=/dev/zero of=/root/rest bs=512"
@@ -115,8 +115,10 @@ def test_files_name_the_disk(sb: Sandbox, disk: Path):
             sb.files.read("/root/there")
         with pytest.raises(IoError, match="/root/new"):
             sb.files.write("/root/new", b"x" * 20_000)
-        with pytest.raises(IoError, match="/dev/shm/new' was written.*disk"):  # memory has room
+        # Memory has room. What is done must not be called worth another try.
+        with pytest.raises(InternalError, match="/dev/shm/new' was written.*disk") as done:
             sb.files.write("/dev/shm/new", b"new")
+        assert not done.value.retryable
         make_room(greedy)
         assert sb.files.read("/root/there") == b"x" * 20_000
         assert sb.files.read("/dev/shm/new") == b"new"

@@ -184,7 +184,7 @@ TEST_CASE("a command that was written down and never arrived has not run, and it
   box.stop();
 }
 
-TEST_CASE("a stream loses no byte over ten kills of the daemon", "[kernel][container][recovery]") {
+TEST_CASE("a stream loses no byte over ten kills of the daemon", "[container][recovery]") {
   constexpr int last = 3'000'000;
   container_rig rig({0, 64}, false);
   earlier_daemon first(rig, "stream", [&](container_box& box) {
@@ -325,7 +325,8 @@ TEST_CASE("aether is asked of more commands than its channel takes at once",
   auto& [box, what] = *taken;
   CHECK(what.alive);
   for (int i = 0; i < many; ++i) {
-    const auto end = box.events().wait_ended("never" + std::to_string(i), 10s);
+    // On a software CPU the first answers take their time.
+    const auto end = box.events().wait_ended("never" + std::to_string(i), 60s);
     REQUIRE(end);
     REQUIRE(end->failed);
   }

@@ -5,6 +5,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <thread>
 
 #include "backends/container/home.hpp"
 #include "backends/sys/file.hpp"
@@ -22,6 +23,7 @@ using base::result;
 constexpr auto handshake_timeout = std::chrono::seconds(10);
 /// From SIGKILL until nothing is left; the kernel may have gigabytes to give back.
 constexpr auto death_timeout = std::chrono::seconds(10);
+constexpr auto ask_again = std::chrono::milliseconds(5);
 
 // layers
 // ----------------------------------------------------------------------------------------------------------
@@ -151,8 +153,13 @@ result<void> kill_init(sandbox_parts& s) {
       return fail(errc::deadline_exceeded,
                   "the launcher does not let go of '" + s.spec.sandbox_id + "'");
     std::unique_lock lock(s.mutex);
-    s.exited.wait_for(lock, std::chrono::milliseconds(20),
-                      [&] { return s.exit_status.has_value(); });
+    if (s.exit_status) {
+      lock.unlock();
+      std::this_thread::sleep_for(ask_again);
+    } else {
+      s.exited.wait_for(lock, std::chrono::milliseconds(20),
+                        [&] { return s.exit_status.has_value(); });
+    }
   }
   const std::scoped_lock lock(s.mutex);
   s.pidfd.reset();

@@ -1,6 +1,7 @@
 #include "backends/container/slot_pool.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <optional>
 #include <vector>
 
@@ -107,9 +108,14 @@ result<slot> slot_pool::make(std::uint32_t number) {
 }
 
 result<void> slot_pool::make_namespaces(slot& s) {
+  const auto uids = std::uint64_t{node_.uid_base} + std::uint64_t{s.number} * uids_per_slot;
+  if (uids + uids_per_slot > std::numeric_limits<std::uint32_t>::max())
+    return fail(errc::invalid_argument, "slot " + std::to_string(s.number) +
+                                            " would have user ids over the largest one; lower "
+                                            "node.uid_base");
   DSEC_TRY(const auto lease, host_.get());
   s.generation = lease.generation;
-  return lease.client->make_slot(s.number, node_.uid_base + s.number * uids_per_slot,
+  return lease.client->make_slot(s.number, static_cast<std::uint32_t>(uids),
                                  node_.aether_uid_base + s.number);
 }
 

@@ -111,13 +111,30 @@ TEST_CASE("a connection that begins with text is answered in text") {
     const auto answer = client.frame();
     REQUIRE(answer);
     CHECK(answer->op == ws_frame::text);
-    CHECK(answer->payload == R"({"id":"5","truncated":false,"body":{"pong":null}})");
+    CHECK(answer->payload == R"({"id":"5","body":{"pong":null},"truncated":false})");
   }
   const auto requests = gateway.seen()[0].messages;
   REQUIRE(requests.size() == 2);
   const auto bytes = requests[0].bytes();
   const auto ping = ping_request(5);
   CHECK(std::ranges::equal(bytes, std::as_bytes(std::span(ping))));
+}
+
+TEST_CASE("a reply that is too large as text is an error to its request") {
+  gateway_fixture gateway;
+  capnp::MallocMessageBuilder builder;
+  auto reply = builder.initRoot<dsec::proto::Reply>();
+  reply.setId(5);
+  reply.getBody().initOutput().initData(13U << 20U);
+  gateway.answer = dsec::proto::frame::from_builder(builder);
+  raw_client client(gateway.port());
+  REQUIRE(client.upgrade("right-key") == 101);
+  gateway.session()->grant(1);
+  client.send_frame(ws_frame::text, R"({"id":5,"body":{"ping":null}})");
+  const auto answer = client.frame();
+  REQUIRE(answer);
+  CHECK_THAT(answer->payload,
+             Catch::Contains(R"("id":"5")") && Catch::Contains(R"("code":"too_large")"));
 }
 
 TEST_CASE("text that does not fit the schema is reported with the member's name") {
