@@ -111,14 +111,15 @@ TEST_CASE("a create that is being withdrawn is not given to who asks again") {
 }
 
 TEST_CASE("a withdrawal is not lost with the sandbox's actor, whenever that dies") {
-  for (int at = 0, reached = 0; at == reached; ++at) {
+  bool all_done = false;
+  for (int at = 0; !all_done; ++at) {
     INFO("after " << at << " steps");
     node_fixture node;
     client alice(node, "alice");
     const auto id = alice.call(create(), 0, "k").sandbox_id;
     const auto actor = node.actor_of(id);
     alice.send(withdraw(), 0, "k");
-    for (reached = 0; reached < at && node.scheduler().try_run_once();) ++reached;
+    for (int i = 0; i < at && !all_done; ++i) all_done = !node.scheduler().try_run_once();
     caf::anon_send_exit(actor, caf::exit_reason::kill);
     node.run();
     CHECK(node.backend->live() == 0);
