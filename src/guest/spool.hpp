@@ -1,7 +1,7 @@
 // Where a byte of a command's output stands in its spool file: the first half of the cap is kept
-// for good, the second half is a ring over what comes after. What a full disk did not take is not
-// followed by anything: such a file ends there, before its cap and its total. Freestanding, pure;
-// used by aether (writes) and dsecd (reads).
+// for good, the second half is a ring over what comes after. What the disk did not take is not
+// followed by anything: such a file ends there, before its cap and its total; one that had filled
+// is cut back to its first half. Freestanding, pure; used by aether (writes) and dsecd (reads).
 #pragma once
 
 #include <stdint.h>

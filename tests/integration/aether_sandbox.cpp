@@ -558,8 +558,9 @@ std::string aether_sandbox::read_spool(const kept& k, int stream) const {
       const auto n = static_cast<std::size_t>(std::min(layout.contiguous(from), to - from));
       std::string piece(n, '\0');
       const auto at = static_cast<off_t>(layout.file_offset(from));
-      must(::pread(k.spools[stream], piece.data(), n, at) == static_cast<ssize_t>(n), "spool");
-      out += piece;
+      const auto got = ::pread(k.spools[stream], piece.data(), n, at);
+      must(got >= 0, "spool");
+      out.append(piece, 0, static_cast<std::size_t>(got));
       from += n;
     }
   };
@@ -587,14 +588,23 @@ bool aether_sandbox::alive() {
 }
 
 void aether_sandbox::limit_files(std::uint64_t most) const {
+  limit(RLIMIT_NOFILE, most);
+}
+
+void aether_sandbox::limit_file_size(std::uint64_t most) const {
+  limit(RLIMIT_FSIZE, most);
+}
+
+void aether_sandbox::limit(int resource, std::uint64_t most) const {
   // By a process of its uid: root itself may lack CAP_SYS_RESOURCE (prlimit(2)).
   const pid_t child = ::fork();
   if (child == 0) {
-    rlimit limit = {};
+    rlimit now = {};
+    const auto which = static_cast<__rlimit_resource>(resource);
     const bool good = ::setresgid(uid_, uid_, uid_) == 0 && ::setresuid(uid_, uid_, uid_) == 0 &&
-                      ::prlimit(aether_, RLIMIT_NOFILE, nullptr, &limit) == 0;
-    limit.rlim_cur = std::min<rlim_t>(most, limit.rlim_max);
-    ::_exit(good && ::prlimit(aether_, RLIMIT_NOFILE, &limit, nullptr) == 0 ? 0 : 1);
+                      ::prlimit(aether_, which, nullptr, &now) == 0;
+    now.rlim_cur = std::min<rlim_t>(most, now.rlim_max);
+    ::_exit(good && ::prlimit(aether_, which, &now, nullptr) == 0 ? 0 : 1);
   }
   int status = 0;
   must(child > 0 && ::waitpid(child, &status, 0) == child && status == 0, "prlimit");

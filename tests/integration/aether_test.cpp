@@ -100,6 +100,30 @@ TEST_CASE("more output than the cap keeps head and tail and counts all", "[kerne
   CHECK(o.out.substr(o.out.size() - 9) == "10599999\n");
 }
 
+TEST_CASE("a spool that had filled is cut to its first half when the disk takes no more",
+          "[kernel][aether]") {
+  constexpr std::uint64_t cap = 8192;
+  const std::uint64_t room = GENERATE(0, cap - 1);  // the next write fails at once, or in its midst
+  if (skipped()) return;
+  aether_sandbox box;
+  const auto id = box.start({.argv = {"seq 100000 120000; touch /tmp/filled; "
+                                      "until test -e /tmp/go; do sleep 0.01; done; "
+                                      "seq 200000 220000"},
+                             .kind = exec_kind::shell,
+                             .cap = cap});
+  // A pipe holds 64 KiB: most of it has gone through the ring.
+  REQUIRE(box.sh("until test -e /tmp/filled; do sleep 0.01; done").ok());
+  box.limit_file_size(room);
+  REQUIRE(box.sh("touch /tmp/go").ok());
+  const outcome o = box.wait(id);
+  CHECK(o.code() == 0);
+  REQUIRE(o.exited);
+  CHECK(o.exited->total[0] == 2 * 20001 * 7);
+  std::string all;
+  for (int i = 100000; i <= 120000; ++i) all += std::to_string(i) + "\n";
+  CHECK(o.out == all.substr(0, cap / 2));
+}
+
 TEST_CASE("a command over its time limit dies with all it started", "[kernel][aether][C3]") {
   if (skipped()) return;
   aether_sandbox box;

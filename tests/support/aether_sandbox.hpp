@@ -54,7 +54,8 @@ struct command {
 struct outcome {
   std::optional<guest::failed_body> failed;
   std::optional<guest::exited_body> exited;
-  std::string out, err;  // what the spools kept, the dropped range left out
+  std::string out, err;  // what the spools kept, the dropped range left out; less than the totals
+                         // promise when a spool was cut
 
   [[nodiscard]] bool ok() const { return exited && exited->status == 0; }
   /// 0..255, or -1 when it did not end by exit.
@@ -110,6 +111,8 @@ class aether_sandbox {
   bool alive();
   /// Lowers or raises aether's limit on descriptors while it runs.
   void limit_files(std::uint64_t most) const;
+  /// From now on aether finds no room behind this offset of any file.
+  void limit_file_size(std::uint64_t most) const;
   /// Descriptors open in aether.
   std::size_t open_files() const;
   /// Any bytes as a datagram, with this many descriptors.
@@ -138,6 +141,7 @@ class aether_sandbox {
   void send_bytes(const std::string& bytes, const std::vector<int>& fds);
   void on_datagram(const char* bytes, std::size_t n);
   std::string read_spool(const kept& k, int stream) const;
+  void limit(int resource, std::uint64_t most) const;
   void remove_groups();
 
   sandbox_options options_;

@@ -130,7 +130,7 @@ result<output_piece> spool_dir::read(const std::string& command, stream which, s
   auto end = std::min(size, layout.half());
   auto dropped_to = layout.dropped_from();
   if (total && size < std::min(*total, cap)) {
-    end = size;  // the disk took no more: what there is has never turned
+    end = size;  // the disk took no more: what there is stands in order
   } else if (total) {
     end = *total;
     dropped_to = layout.dropped_to(end);

@@ -6,7 +6,7 @@ namespace {
 
 char buffer[65536];  // a pipe holds no more by default
 
-/// False: part of it is lost.
+/// False: part of it is lost, and the size of the spool says so.
 bool store(int spool, spool_layout layout, uint64_t position, const char* from, size_t n) {
   while (n > 0) {
     const uint64_t room = layout.contiguous(position);
@@ -15,7 +15,11 @@ bool store(int spool, spool_layout layout, uint64_t position, const char* from, 
     while (done < piece) {
       const long r =
           sys::pwrite(spool, from + done, piece - done, layout.file_offset(position) + done);
-      if (r <= 0) return false;
+      if (r <= 0) {
+        // Filled, it would look as if it had everything; and its second half is no beginning.
+        if (position >= layout.cap) sys::truncate(spool, layout.half());
+        return false;
+      }
       done += static_cast<size_t>(r);
     }
     position += piece;

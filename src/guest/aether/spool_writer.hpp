@@ -1,6 +1,7 @@
 // One output stream of a command: reads its pipe without ever waiting and puts the bytes where
 // spool_layout says. Everything is counted, whether it can be kept or not; a spool that is shorter
-// than the total and the cap has been cut by a full disk. Owned by a command; one thread.
+// than the total and the cap has been cut because the disk took no more. Owned by a command; one
+// thread.
 #pragma once
 
 #include "guest/aether/fd.hpp"

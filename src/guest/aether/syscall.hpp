@@ -106,6 +106,9 @@ inline long pread(int fd, void* to, size_t n, uint64_t at) {
 inline long pwrite(int fd, const void* from, size_t n, uint64_t at) {
   return call(__NR_pwrite64, fd, from, n, at);
 }
+inline long truncate(int fd, uint64_t size) {
+  return call(__NR_ftruncate, fd, size);
+}
 inline long close(int fd) {
   return call(__NR_close, fd);
 }

@@ -111,6 +111,20 @@ TEST_CASE("a spool that a full disk has cut is read to its end and nothing is in
   CHECK(s.read(total - 1, 700, total).data.empty());
 }
 
+TEST_CASE("a spool that was cut after it had filled is its first half, whatever its total") {
+  spooled s(9999);
+  std::filesystem::resize_file(s.dir.path() / "c.out", cap / 2);
+  for (const std::optional<std::uint64_t> total : {std::optional<std::uint64_t>(10'500), {}}) {
+    const auto head = s.read(0, cap, total);
+    CHECK(head.offset == 0);
+    CHECK(head.data.size() == cap / 2);
+    check_bytes(head);
+    const auto rest = s.read(cap / 2, cap, total);
+    CHECK(rest.offset == cap / 2);
+    CHECK(rest.data.empty());
+  }
+}
+
 TEST_CASE("a full spool without a dropped byte is contiguous") {
   spooled s(cap);
   const auto all = s.read(0, cap, cap);
