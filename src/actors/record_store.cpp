@@ -65,10 +65,10 @@ base::result<std::vector<sandbox_record>> sql_record_store::load() {
     auto record = record_of(row);
     if (!record) {
       auto why = record.error();
-      why.message = "the record of " + name_of(row) +
-                    " in the store cannot be read: " + why.message +
-                    "; it may live, so nothing is started: delete that row of 'sandboxes' (then it "
-                    "is ended), or go back to the release that wrote it";
+      why.message =
+          "the record of " + name_of(row) + " in the store cannot be read: " + why.message +
+          "; dsecd does not start with it: delete that row of 'sandboxes' (what runs of it "
+          "is ended then), or go back to the release that wrote it";
       return fail(std::move(why));
     }
     records.push_back(*std::move(record));

@@ -129,7 +129,7 @@ result<void> purge(base::config c, bool yes) {
   if (!yes && ::isatty(STDIN_FILENO) == 0)
     return fail(errc::invalid_argument, "nothing is deleted without a confirmation; give --yes");
   if (!yes && !confirmed()) return fail(errc::cancelled, "nothing was deleted");
-  DSEC_CHECK(stop_everything(c, stop_patience));
+  DSEC_CHECK(stop_everything(c, stop_patience));  // what is recorded of it goes now
   return delete_ours(where);
 }
 

@@ -9,7 +9,6 @@
 #include "cli/cli.hpp"
 #include "cli/holder.hpp"
 #include "cli/state_dir.hpp"
-#include "cli/unattended.hpp"
 
 namespace dsec::cli {
 namespace {
@@ -40,16 +39,15 @@ result<state_lock> lock_alone(const base::paths& where, const std::string& insta
   }
 }
 
-/// How many sandboxes had been left.
-result<std::size_t> end_the_rest(const base::paths& where, const base::config& c,
-                                 sys::deadline until) {
+result<what_was_left> end_the_rest(const base::paths& where, const base::config& c,
+                                   sys::deadline until) {
   auto mine = c;
   mine.node.instance = instance_of(where);
-  if (mine.node.instance.empty()) return 0;  // nothing ever was here, or it has been purged
+  if (mine.node.instance.empty()) return what_was_left{};  // never used, or purged
   DSEC_TRY(const auto lock, lock_alone(where, mine.node.instance, until));
-  DSEC_TRY(const auto ended, end_what_is_left(lock, mine));
+  DSEC_TRY(auto left, end_what_is_left(lock, mine));
   ::unlink(where.url().c_str());  // there will be nobody to wait for
-  return ended;
+  return left;
 }
 
 result<void> stop_daemon(const base::config& c, std::chrono::seconds patience) {
@@ -59,6 +57,11 @@ result<void> stop_daemon(const base::config& c, std::chrono::seconds patience) {
   std::cout << (stopped ? "stopped dsecd" : "no dsecd holds '" + c.state.string() + "'")
             << left_running(c.state, count) << "\n";
   return {};
+}
+
+result<void> stop_all(const base::config& c, std::chrono::seconds patience) {
+  DSEC_TRY(const auto left, stop_everything(c, patience));
+  return left.recorded;
 }
 
 }  // namespace
@@ -72,18 +75,19 @@ std::string left_running(const std::filesystem::path& state, std::size_t count) 
          "` ends them";
 }
 
-result<void> stop_everything(const base::config& c, std::chrono::seconds patience) {
+result<what_was_left> stop_everything(const base::config& c, std::chrono::seconds patience) {
   const base::paths where(c.state);
   const auto until = sys::after(patience);
   DSEC_TRY(const auto stopped, end_daemon(where, SIGUSR1, until));
   // Also after a daemon: one that was killed, or could not end everything, leaves something behind.
-  DSEC_TRY(const auto ended, end_the_rest(where, c, until));
+  DSEC_TRY(auto left, end_the_rest(where, c, until));
   if (stopped)
     std::cout << "stopped dsecd and its sandboxes\n";
   else
     std::cout << "no dsecd holds '" << c.state.string() << "'\n";
-  if (ended > 0) std::cout << "ended " << ended << " sandboxes that ran on without it\n";
-  return {};
+  if (left.sandboxes > 0)
+    std::cout << "ended " << left.sandboxes << " sandboxes that ran on without it\n";
+  return left;
 }
 
 void add_stop(CLI::App& app, context& shared) {
@@ -101,7 +105,7 @@ void add_stop(CLI::App& app, context& shared) {
       const auto c = shared.effective();
       if (!c) return report(c.error());
       const std::chrono::seconds patience(o->timeout);
-      const auto done = o->all ? stop_everything(*c, patience) : stop_daemon(*c, patience);
+      const auto done = o->all ? stop_all(*c, patience) : stop_daemon(*c, patience);
       return done ? 0 : report(done.error());
     };
   });

@@ -6,6 +6,7 @@
 
 #include "base/config.hpp"
 #include "base/result.hpp"
+#include "cli/unattended.hpp"
 
 namespace dsec::cli {
 
@@ -13,7 +14,8 @@ namespace dsec::cli {
 inline constexpr std::chrono::seconds stop_patience{90};
 
 /// Ends the daemon, if one runs, and every sandbox, also when none does. Says on stdout what it
-/// ended. errc::deadline_exceeded when the daemon is not gone after `patience`.
-base::result<void> stop_everything(const base::config& c, std::chrono::seconds patience);
+/// ended; answers what the daemon had left. errc::deadline_exceeded when the daemon is not gone
+/// after `patience`.
+base::result<what_was_left> stop_everything(const base::config& c, std::chrono::seconds patience);
 
 }  // namespace dsec::cli

@@ -43,6 +43,11 @@ result<void> record_as_stopped(actors::record_store& records,
   return records.apply(changes);
 }
 
+what_was_left not_recorded(std::size_t count, base::error why) {
+  why.message = "all sandboxes have ended, but the records do not say so: " + why.message;
+  return {count, base::fail(std::move(why))};
+}
+
 }  // namespace
 
 result<std::size_t> count_living(const base::paths& where) {
@@ -52,16 +57,20 @@ result<std::size_t> count_living(const base::paths& where) {
   return found.size();
 }
 
-result<std::size_t> end_what_is_left(const state_lock&, const base::config& c) {
+result<what_was_left> end_what_is_left(const state_lock&, const base::config& c) {
   const base::paths where(c.state);
-  DSEC_TRY(const auto records, open_records(where));
-  DSEC_TRY(auto found, living(*records));
-  const auto count = found.size();
+  // What runs is found by its control groups: a store that cannot be read keeps nothing alive.
+  const auto records = open_records(where);
+  auto found = records.and_then([](const auto& r) { return living(*r); });
   // A launcher without sandboxes may be left, too: its socket goes when it ends in order.
-  if (count == 0 && !std::filesystem::exists(where.launcher_socket())) return 0;
+  if (found && found->empty() && !std::filesystem::exists(where.launcher_socket()))
+    return what_was_left{};
   DSEC_CHECK(container::container_backend::end_everything(where, c.node, c.sandbox));
-  DSEC_CHECK(record_as_stopped(*records, std::move(found)));
-  return count;
+  if (!found) return not_recorded(0, found.error());
+  const auto count = found->size();
+  const auto recorded = record_as_stopped(**records, *std::move(found));
+  if (!recorded) return not_recorded(count, recorded.error());
+  return what_was_left{count, {}};
 }
 
 }  // namespace dsec::cli

@@ -14,8 +14,13 @@ namespace dsec::cli {
 /// How many sandboxes the records say run on.
 base::result<std::size_t> count_living(const base::paths& where);
 
-/// Ends all that the last daemon has left running or half-made, and records it as stopped. How many
-/// sandboxes that were. The caller holds the lock, so that no daemon takes them up meanwhile.
-base::result<std::size_t> end_what_is_left(const state_lock& lock, const base::config& c);
+struct what_was_left {
+  std::size_t sandboxes = 0;    // as far as the records could be read
+  base::result<void> recorded;  // an error: they do not say that it has ended
+};
+
+/// Ends all that the last daemon has left running or half-made, and records it as stopped. The
+/// caller holds the lock, so that no daemon takes it up meanwhile. An error: not all has ended.
+base::result<what_was_left> end_what_is_left(const state_lock& lock, const base::config& c);
 
 }  // namespace dsec::cli

@@ -9,6 +9,7 @@ import resource
 import shutil
 import signal
 import socket
+import sqlite3
 import stat
 import subprocess
 import threading
@@ -139,6 +140,39 @@ def test_stop_all_ends_what_runs_on_without_a_daemon(own: Daemon, how: Callable[
     assert "no sandbox runs on" in own.dsecd("stop")
     own.start()
     assert {(s.phase, s.cause) for s in Sandbox.list()} == {("stopped", "killed")}
+
+
+def spoil_record(own: Daemon) -> None:
+    with contextlib.closing(sqlite3.connect(own.state / "worker.db")) as db, db:
+        db.execute("UPDATE sandboxes SET phase = 'asleep'")
+
+
+def spoil_store(own: Daemon) -> None:
+    for file in own.state.glob("worker.db*"):
+        file.unlink()
+    (own.state / "worker.db").write_bytes(b"rubbish" * 1000)
+
+
+@pytest.mark.parametrize("spoil", [spoil_record, spoil_store])
+@pytest.mark.parametrize("arguments", [["stop", "--all"], ["purge", "--yes"]])
+def test_records_that_cannot_be_read_keep_nothing_alive(
+    own: Daemon, spoil: Callable[[Daemon], None], arguments: list[str]
+):
+    marker = f"3002{os.getpid()}"
+    sb = Sandbox.create(TINY, memory_mb=32)
+    sb.commands.start(f"sleep {marker}")
+    assert eventually(lambda: alive(marker))
+    own.kill()
+    spoil(own)
+    said = own.dsecd(*arguments, code=74 if arguments[0] == "stop" else 0)
+    assert not alive(marker)
+    assert not own.launcher
+    if arguments[0] == "stop":
+        assert "all sandboxes have ended, but the records do not say so" in said
+        assert (sb.id if spoil is spoil_record else "worker.db") in said
+        assert eventually(lambda: not own.leaks()), own.leaks()
+        own.dsecd("purge", "--yes")
+    assert not own.state.exists()
 
 
 def test_stop_all_asks_no_launcher(own: Daemon):
