@@ -1,7 +1,5 @@
-// What a client may send as text: to a message, and that message to text and back again, which must
-// be the same message.
-#include <capnp/any.h>
-
+// What a client may send as text: to a message, that message to text, and back again, which must be
+// the same text.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -18,7 +16,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (!text) std::abort();
   const auto again = from_json(schema, *text);
   if (!again) std::abort();
-  capnp::FlatArrayMessageReader one(message->words()), two(again->words());
-  if (one.getRoot<capnp::AnyPointer>() != two.getRoot<capnp::AnyPointer>()) std::abort();
+  const auto same = to_json(schema, *again);
+  if (!same || *same != *text) std::abort();
   return 0;
 }
