@@ -62,10 +62,12 @@ void housekeeper::run(int nice) {
   while (true) {
     take_due();
     if (!stopping_ && jobs_.empty()) {
-      if (later_.empty())
+      if (later_.empty()) {
         changed_.wait(lock);
-      else
-        changed_.wait_until(lock, later_.begin()->first);
+      } else {
+        const auto next = later_.begin()->first;  // may be dropped while this waits for it
+        changed_.wait_until(lock, next);
+      }
       continue;
     }
     if (stopping_) return;
