@@ -37,12 +37,15 @@ base::result<void> check_segment_table(std::span<const std::byte> bytes) {
 
 }  // namespace
 
+base::result<void> check_message_size(std::size_t bytes) {
+  if (bytes <= max_message_bytes) return {};
+  return fail(errc::too_large, "message of " + std::to_string(bytes) +
+                                   " bytes is over the limit of " +
+                                   std::to_string(max_message_bytes) + "; split it");
+}
+
 base::result<frame> frame::from_bytes(std::span<const std::byte> bytes) {
-  if (bytes.size() > max_message_bytes) {
-    return fail(errc::too_large, "message of " + std::to_string(bytes.size()) +
-                                     " bytes is over the limit of " +
-                                     std::to_string(max_message_bytes) + "; split it");
-  }
+  DSEC_CHECK(check_message_size(bytes.size()));
   if (bytes.size() % 8 != 0) return fail(errc::protocol, "message size is not a multiple of 8");
   DSEC_CHECK(check_segment_table(bytes));
   auto words = kj::heapArray<capnp::word>(bytes.size() / 8);

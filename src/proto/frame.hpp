@@ -19,6 +19,9 @@
 
 namespace dsec::proto {
 
+/// errc::too_large for a message of more than max_message_bytes, whatever its encoding.
+base::result<void> check_message_size(std::size_t bytes);
+
 class frame {
  public:
   frame() = default;

@@ -205,11 +205,7 @@ result<void> filler::number(const json& value, const Set& set) {
 }  // namespace
 
 result<frame> from_json(capnp::StructSchema root, std::string_view text) {
-  if (text.size() > max_message_bytes) {
-    return fail(errc::too_large, "message of " + std::to_string(text.size()) +
-                                     " bytes is over the limit of " +
-                                     std::to_string(max_message_bytes) + "; split it");
-  }
+  DSEC_CHECK(check_message_size(text.size()));
   DSEC_TRY(const auto parsed, parse(text));
   capnp::MallocMessageBuilder message;
   result<void> filled;
