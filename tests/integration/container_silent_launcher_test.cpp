@@ -117,6 +117,20 @@ void check_alive(container_rig& rig, const std::string& id) {
   box.stop();
 }
 
+/// What a daemon that was killed has left: a sandbox and the launcher that holds it.
+struct left_behind {
+  explicit left_behind(const std::string& id) : before(rig, id) {
+    before.kill();
+    const auto holder = rig.launcher_pid();
+    REQUIRE(holder);
+    launcher = *holder;
+  }
+
+  container_rig rig{{1, 64}, false};
+  earlier_daemon before;
+  pid_t launcher = -1;
+};
+
 /// A process that looks like the launcher of `rig` from outside.
 enum class who { nobody, other_root, root_as_nobody };
 pid_t start_impostor(const container_rig& rig, who it_is) {
@@ -155,25 +169,19 @@ pid_t start_impostor(const container_rig& rig, who it_is) {
 
 TEST_CASE("a launcher that is stopped is continued by the next daemon, and nothing is lost",
           "[kernel][container][recovery][launcher-fails]") {
-  container_rig rig({1, 64}, false);
-  earlier_daemon before(rig, "kept");
-  before.kill();
-  const auto launcher = rig.launcher_pid();
-  REQUIRE(launcher);
-  REQUIRE(::kill(*launcher, SIGSTOP) == 0);
+  left_behind scene("kept");
+  auto& rig = scene.rig;
+  REQUIRE(::kill(scene.launcher, SIGSTOP) == 0);
   check_alive(rig, "kept");
-  CHECK(rig.launcher_pid() == launcher);
+  CHECK(rig.launcher_pid() == scene.launcher);
 }
 
 TEST_CASE("a launcher that is slow to answer the next daemon is waited for",
           "[kernel][container][recovery][launcher-fails]") {
-  container_rig rig({1, 64}, false);
-  earlier_daemon before(rig, "kept");
-  before.kill();
-  const auto launcher = rig.launcher_pid();
-  REQUIRE(launcher);
+  left_behind scene("kept");
+  auto& rig = scene.rig;
   const bool crowded = GENERATE(true, false);
-  held_up slow(*launcher);
+  held_up slow(scene.launcher);
   std::vector<sys::unique_fd> crowd;
   while (crowded) {
     auto one = container::launcher_process::connect(base::paths(rig.scope().state));
@@ -189,35 +197,31 @@ TEST_CASE("a launcher that is slow to answer the next daemon is waited for",
   CHECK(what.alive);
   rig.end_unrecovered();
   box.stop();
-  CHECK(rig.launcher_pid() == launcher);
+  CHECK(rig.launcher_pid() == scene.launcher);
 }
 
 TEST_CASE("a launcher that stays silent fails the start, which names it and touches nothing",
           "[kernel][container][recovery][launcher-fails]") {
-  container_rig rig({1, 64}, false);
-  earlier_daemon before(rig, "kept");
-  before.kill();
-  const auto launcher = rig.launcher_pid();
-  REQUIRE(launcher);
-  held_up silent(*launcher);
+  left_behind scene("kept");
+  auto& rig = scene.rig;
+  held_up silent(scene.launcher);
   for (int i = 0; i < 8; ++i) {  // a service manager tries again and again
     const auto failed = take_over(rig, 300ms);
     REQUIRE_FALSE(failed);
     CHECK(failed.error().code == errc::unavailable);
-    CHECK(failed.error().message.find("process " + std::to_string(*launcher) + " (state t") !=
+    CHECK(failed.error().message.find("process " + std::to_string(scene.launcher) + " (state t") !=
           std::string::npos);
     CHECK(failed.error().message.find("dsecd stop --all") != std::string::npos);
   }
   silent.release();
   check_alive(rig, "kept");
-  CHECK(rig.launcher_pid() == launcher);
+  CHECK(rig.launcher_pid() == scene.launcher);
 }
 
 TEST_CASE("a silent launcher that dies at last is not waited for",
           "[kernel][container][recovery][launcher-fails]") {
-  container_rig rig({1, 64}, false);
-  earlier_daemon before(rig, "lost");
-  before.kill();
+  left_behind scene("lost");
+  auto& rig = scene.rig;
   const held_up silent(*rig.launcher_pid());
   auto opening = std::async(std::launch::async, [&] { rig.open_only(); });
   CHECK(opening.wait_for(1s) == std::future_status::timeout);
@@ -231,15 +235,13 @@ TEST_CASE("a silent launcher that dies at last is not waited for",
 
 TEST_CASE("whatever its launcher does, an instance can be ended",
           "[kernel][container][recovery][launcher-fails]") {
-  container_rig rig({1, 64}, false);
-  earlier_daemon before(rig, "unwanted");
-  before.kill();
-  const auto launcher = *rig.launcher_pid();
+  left_behind scene("unwanted");
+  auto& rig = scene.rig;
   const std::string fate = GENERATE("works", "stopped", "held up", "dead");
   std::optional<held_up> held;
-  if (fate == "stopped") REQUIRE(::kill(launcher, SIGSTOP) == 0);
-  if (fate == "held up") held.emplace(launcher);
-  if (fate == "dead") REQUIRE(::kill(launcher, SIGKILL) == 0);
+  if (fate == "stopped") REQUIRE(::kill(scene.launcher, SIGSTOP) == 0);
+  if (fate == "held up") held.emplace(scene.launcher);
+  if (fate == "dead") REQUIRE(::kill(scene.launcher, SIGKILL) == 0);
   INFO(fate);
   const auto ended =
       container::container_backend::end_everything(base::paths(rig.scope().state), rig.node(), {});
@@ -253,9 +255,8 @@ TEST_CASE("whatever its launcher does, an instance can be ended",
 
 TEST_CASE("a launcher of a version that is not spoken is left alone, and can be ended",
           "[kernel][container][recovery][launcher-fails]") {
-  container_rig rig({1, 64}, false);
-  earlier_daemon before(rig, "foreign");
-  before.kill();
+  left_behind scene("foreign");
+  auto& rig = scene.rig;
   stand_in newer(rig);
   const auto inhabitants = rig.inhabitants().size();
   auto serving = std::async(std::launch::async, [&] { newer.greet(99); });
@@ -275,9 +276,8 @@ TEST_CASE("a launcher of a version that is not spoken is left alone, and can be 
 
 TEST_CASE("a launcher that hangs up on the next daemon is asked again",
           "[kernel][container][recovery][launcher-fails]") {
-  container_rig rig({1, 64}, false);
-  earlier_daemon before(rig, "kept");
-  before.kill();
+  left_behind scene("kept");
+  auto& rig = scene.rig;
   const auto socket = base::paths(rig.scope().state).launcher_socket();
   std::filesystem::rename(socket, socket.native() + ".aside");
   {
@@ -295,10 +295,8 @@ TEST_CASE("a launcher that hangs up on the next daemon is asked again",
 
 TEST_CASE("a daemon that lacks descriptors at any point of its start ends nothing",
           "[kernel][container][recovery][launcher-fails]") {
-  container_rig rig({1, 64}, false);
-  earlier_daemon before(rig, "kept");
-  before.kill();
-  const auto launcher = rig.launcher_pid();
+  left_behind scene("kept");
+  auto& rig = scene.rig;
   const auto in_use = open_descriptors().size() + 1;  // the log of what is open is one
   rlimit all{};
   REQUIRE(::getrlimit(RLIMIT_NOFILE, &all) == 0);
@@ -312,7 +310,7 @@ TEST_CASE("a daemon that lacks descriptors at any point of its start ends nothin
       opened = backend.has_value();
     }
     REQUIRE(::setrlimit(RLIMIT_NOFILE, &all) == 0);
-    REQUIRE(rig.launcher_pid() == launcher);
+    REQUIRE(rig.launcher_pid() == scene.launcher);
   }
   CHECK(opened);
   check_alive(rig, "kept");
@@ -320,9 +318,8 @@ TEST_CASE("a daemon that lacks descriptors at any point of its start ends nothin
 
 TEST_CASE("a daemon that cannot open keeps the groups of what runs",
           "[kernel][container][recovery]") {
-  container_rig rig({1, 64}, false);
-  earlier_daemon before(rig, "kept");
-  before.kill();
+  left_behind scene("kept");
+  auto& rig = scene.rig;
   const base::paths paths(rig.scope().state);
   std::filesystem::remove_all(paths.trash());
   std::ofstream(paths.trash()) << "in the way";

@@ -85,13 +85,13 @@ class launcher {
   base::result<std::optional<inherited_launcher>> await_locked(launcher_vigil& vigil);
   base::result<inherited_launcher> meet_locked(sys::unique_fd connection, launcher_vigil& vigil);
   base::result<void> adopt_all_locked(launcher_client& client);
+  lease held();  // living or not
+  void publish(std::shared_ptr<launcher_client> client);
+  void set_adopting(bool adopting);
 
   base::paths paths_;
   sys::event_loop& loop_;
   hooks hooks_;
-  lease held();  // living or not
-  void publish(std::shared_ptr<launcher_client> client);
-  void set_adopting(bool adopting);
 
   std::mutex lease_mutex_;  // for what follows; taken last and held for no call
   std::shared_ptr<launcher_client> client_;
