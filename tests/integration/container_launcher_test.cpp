@@ -237,6 +237,29 @@ TEST_CASE("a launcher is replaced while chores wait for a disk",
   box.stop();
 }
 
+TEST_CASE("a sandbox gets the last number although a refill has it just then",
+          "[kernel][container]") {
+  container_rig rig({.slot_pool = 1, .max_sandboxes = 2});
+  rig.backend().refill();
+  std::promise<void> waiting, disk;
+  base::failpoint::arm("container.slots.make", [&] {
+    waiting.set_value();
+    disk.get_future().wait();
+  });
+  auto first = rig.start("first");
+  auto refill = std::async(std::launch::async, [&] { rig.backend().refill(); });
+  REQUIRE(waiting.get_future().wait_for(10s) == std::future_status::ready);
+  auto second = std::async(std::launch::async, [&] { return rig.try_start(rig.spec("second")); });
+  CHECK(second.wait_for(300ms) == std::future_status::timeout);
+  disk.set_value();
+  auto box = second.get();
+  INFO((box ? std::string() : box.error().message));
+  REQUIRE(box);
+  CHECK_FALSE(rig.try_start(rig.spec("third")));
+  box->stop();
+  first.stop();
+}
+
 TEST_CASE("a launcher that dies between slot and create costs a start only another try",
           "[kernel][container][launcher-fails]") {
   container_rig rig;

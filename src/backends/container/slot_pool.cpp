@@ -59,18 +59,15 @@ void slot_pool::free(std::uint32_t number) {
 result<slot> slot_pool::take() {
   // First, so that a launcher that cannot be had costs no slot.
   DSEC_TRY(const auto lease, host_.get());
-  std::optional<slot> ready;
-  {
-    const std::scoped_lock lock(mutex_);
-    if (!ready_.empty()) {
-      ready = std::move(ready_.front());
-      ready_.pop_front();
-    }
-  }
+  auto ready = take_ready();
   if (!ready) {
     auto made = make_next();
     if (!made && made.error().code != errc::capacity) made = make_next();
-    return made;
+    if (made || made.error().code != errc::capacity) return made;
+    // A refill that is under way may have the last number; it makes that one for us.
+    const std::scoped_lock refilled(refill_mutex_);
+    ready = take_ready();
+    if (!ready) return made;
   }
   if (lease.generation == ready->generation) return std::move(*ready);
   // Its namespaces went with the launcher that held them.
@@ -79,6 +76,14 @@ result<slot> slot_pool::take() {
   if (const auto undone = give_back(*ready); !undone)
     base::log::warn("slot_left", {{"slot", ready->number}, {"error", undone.error().to_string()}});
   return fail(made.error());
+}
+
+std::optional<slot> slot_pool::take_ready() {
+  const std::scoped_lock lock(mutex_);
+  if (ready_.empty()) return std::nullopt;
+  auto first = std::move(ready_.front());
+  ready_.pop_front();
+  return first;
 }
 
 /// One that fails may have something in its own way, which must not be in the way of all others.
@@ -94,6 +99,7 @@ result<slot> slot_pool::make_next() {
 }
 
 result<slot> slot_pool::make(std::uint32_t number) {
+  DSEC_CHECK(base::failpoint::check("container.slots.make"));
   slot s;
   s.number = number;
   DSEC_TRY(s.groups, groups_.make_slot(number, node_.aether_uid_base + number));

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <deque>
 #include <mutex>
+#include <optional>
 #include <set>
 
 #include "backends/container/cgroups.hpp"
@@ -41,6 +42,7 @@ class slot_pool {
   base::result<void> drain();
 
  private:
+  std::optional<slot> take_ready();
   base::result<slot> make_next();
   base::result<slot> make(std::uint32_t number);
   base::result<void> make_namespaces(slot& s);
