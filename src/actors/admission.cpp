@@ -42,17 +42,32 @@ bool can_ever_fit(const admission_policy& policy, const memory_reading& memory,
          first_need(limit_bytes) <= usable(policy, memory);
 }
 
+std::string_view name_of(scarce what) {
+  switch (what) {
+    case scarce::slots:
+      return "slots";
+    case scarce::memory:
+      return "memory";
+    case scarce::memory_limits:
+      return "memory limits";
+    case scarce::nothing:
+      break;
+  }
+  return "nothing";
+}
+
 std::string describe(scarce what, const admission_policy& policy, const node_load& load,
                      std::uint64_t limit_bytes) {
   switch (what) {
     case scarce::slots:
-      return "slots: all " + std::to_string(policy.slots) + " are taken";
+      return std::string(name_of(what)) + ": all " + std::to_string(policy.slots) + " are taken";
     case scarce::memory:
-      return "memory: " + mib(load.memory.available) + " available, " + mib(policy.reserve_bytes) +
-             " of it reserved";
+      return std::string(name_of(what)) + ": " + mib(load.memory.available) + " available, " +
+             mib(policy.reserve_bytes) + " of it reserved";
     case scarce::memory_limits:
-      return "memory limits: " + mib(load.limits_bytes) + " promised and " + mib(limit_bytes) +
-             " asked for, " + mib(most_limits(policy, load.memory)) + " allowed in all";
+      return std::string(name_of(what)) + ": " + mib(load.limits_bytes) + " promised and " +
+             mib(limit_bytes) + " asked for, " + mib(most_limits(policy, load.memory)) +
+             " allowed in all";
     case scarce::nothing:
       break;
   }

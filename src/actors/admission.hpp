@@ -47,6 +47,9 @@ scarce find_scarce(const admission_policy& policy, const node_load& load,
 bool can_ever_fit(const admission_policy& policy, const memory_reading& memory,
                   std::uint64_t limit_bytes);
 
+/// The resource, as an error's object.
+std::string_view name_of(scarce what);
+
 /// A sentence naming the resource and its numbers.
 std::string describe(scarce what, const admission_policy& policy, const node_load& load,
                      std::uint64_t limit_bytes);

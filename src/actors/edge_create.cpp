@@ -115,12 +115,12 @@ void edge_state::on_resolved(const images_resolved& m) {
     return fail_create(m.token, {errc::invalid_argument,
                                  "no node of this size can ever take it: " +
                                      describe(scarce::memory_limits, policy(), {*memory}, limit),
-                                 0});
+                                 0, "memory"});
   }
   if (!queue.push(p.principal, m.token, limit)) {
     return fail_create(
-        m.token,
-        {errc::capacity, "create queue: " + std::to_string(max_waiting) + " already wait", 0});
+        m.token, {errc::capacity, "create queue: " + std::to_string(max_waiting) + " already wait",
+                  0, "create queue"});
   }
   pump();
 }
@@ -217,9 +217,10 @@ base::error edge_state::why_late(const pending_create& p) {
   const auto limit = p.spec->limits.memory_bytes;
   const auto what = find_scarce(policy(), load(), limit);
   if (what == scarce::nothing)
-    return {errc::capacity, "others were before it in the create queue", 0};
+    return {errc::capacity, "others were before it in the create queue", 0, "create queue"};
   return {errc::capacity,
-          "not admitted in time for want of " + describe(what, policy(), load(), limit), 0};
+          "not admitted in time for want of " + describe(what, policy(), load(), limit), 0,
+          std::string(name_of(what))};
 }
 
 void edge_state::expire_creates() {

@@ -31,9 +31,13 @@ class store_catalogue final : public image_catalogue {
  private:
   base::result<fs::image_config> add_layer(resolved_images& out, fs::layer_kind kind,
                                            const std::string& reference) {
-    DSEC_TRY(auto image, store_.find(kind, reference));
-    out.layers.push_back({image.digest, store_.blob(image.digest)});
-    return std::move(image.config);
+    auto image = store_.find(kind, reference);
+    if (!image) {
+      image.error().object = reference;
+      return base::fail(std::move(image).error());
+    }
+    out.layers.push_back({image->digest, store_.blob(image->digest)});
+    return std::move(image->config);
   }
 
   fs::image_store store_;

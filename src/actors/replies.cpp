@@ -126,7 +126,7 @@ proto::frame error_reply(std::uint64_t id, const base::error& why, std::string_v
     auto message = why.to_string();
     message.resize(message.rfind(" ("));
     put(message, [&](auto t) { out.setMessage(t); });
-    put(object, [&](auto t) { out.setObject(t); });
+    put(object.empty() ? std::string_view(why.object) : object, [&](auto t) { out.setObject(t); });
     out.setRetryable(base::retryable(why.code));
   });
 }

@@ -15,6 +15,7 @@
 
 namespace dsec::actors {
 
+/// `object`: what it is about, where `why` does not say.
 proto::frame error_reply(std::uint64_t id, const base::error& why, std::string_view object = {});
 proto::frame hello_reply(std::uint64_t id, std::string_view edge);
 proto::frame pong_reply(std::uint64_t id);

@@ -46,6 +46,7 @@ struct error {
   errc code = errc::internal;
   std::string message;
   int sys_errno = 0;
+  std::string object{};  // id or name of what it is about, for programs; may be empty
 
   /// "message: strerror (code)"
   [[nodiscard]] std::string to_string() const;

@@ -101,10 +101,13 @@ def test_an_unknown_image_is_named_with_those_there_are(daemon):
         Sandbox.create("debian-pyton:12")
     assert "debian-pyton:12" in caught.value.message
     assert TINY in caught.value.message
-    with pytest.raises(NotFoundError, match="none:1"):
+    assert caught.value.object == "debian-pyton:12"
+    with pytest.raises(NotFoundError, match="none:1") as caught:
         Sandbox.create(TINY, workspace="none:1")
-    with pytest.raises(NotFoundError, match="tool:9"):
+    assert caught.value.object == "none:1"
+    with pytest.raises(NotFoundError, match="tool:9") as caught:
         Sandbox.create(TINY, toolkits=["tool:9"])
+    assert caught.value.object == "tool:9"
 
 
 def test_images_are_listed(run_async):

@@ -92,16 +92,20 @@ result<void> layer_cache::trim_locked(std::size_t keep) {
   std::sort(unused.begin(), unused.end(),
             [](const auto& a, const auto& b) { return a->second.last_use < b->second.last_use; });
   const auto lease = host_.current();
+  result<void> first;
   for (std::size_t i = 0; i + keep < unused.size(); ++i) {
     auto detached = lease.client ? lease.client->detach_layer(unused[i]->first) : result<void>();
     // Whether a launcher that died had detached it is unknown. To forget it is right in both cases:
     // what is attached already is attached again at no cost.
     const bool forget = detached || detached.error().code == errc::unavailable ||
                         detached.error().code == errc::not_found;
-    if (!forget) return detached;
-    layers_.erase(unused[i]);
+    // One that cannot go is not in the way of the others.
+    if (forget)
+      layers_.erase(unused[i]);
+    else if (first)
+      first = std::move(detached);
   }
-  return {};
+  return first;
 }
 
 }  // namespace dsec::container

@@ -53,7 +53,8 @@ TEST_CASE("a create that never fits before its deadline is told what was scarce"
   REQUIRE(a);
   CHECK(a->code == "capacity");
   CHECK(a->retryable);
-  CHECK(a->message.find("slots") != std::string::npos);
+  CHECK(a->object == "slots");
+  CHECK(a->message.find("slots: all 1 are taken") != std::string::npos);
   CHECK(alice.call(list()).ids.size() == 1);
 }
 
@@ -73,6 +74,7 @@ TEST_CASE("memory in use holds creates up until it is free again") {
   const auto refused = alice.ask(create(), 2000);
   node.advance(2s);
   CHECK(alice.got(refused)->code == "capacity");
+  CHECK(alice.got(refused)->object == "memory");
   CHECK(alice.got(refused)->message.find("memory: ") != std::string::npos);
 }
 
