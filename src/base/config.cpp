@@ -34,6 +34,7 @@ std::vector<key> keys_of(config& c) {
   auto& g = c.gateway;
   auto& n = c.node;
   auto& s = c.sandbox;
+  auto& i = c.import;
   return {
       {"", "state", "directory", {}, &c.state},
       {"", "log_level", "debug, info, warn or error", {}, &c.log_level},
@@ -56,6 +57,9 @@ std::vector<key> keys_of(config& c) {
       {"sandbox", "pids", "tasks", {16, 4'194'304}, &s.pids},
       {"sandbox", "nofile", "descriptors", {64, 1'048'576}, &s.nofile},
       {"sandbox", "spool_mb", "MiB", {1, 1024}, &s.spool_mb},
+      {"import", "max_mb", "MiB", {1, 16'777'216}, &i.max_mb},
+      {"import", "max_entries", "entries", {1, 8'000'000}, &i.max_entries},
+      {"import", "max_ratio", "ratio", {1, 1'000'000}, &i.max_ratio},
   };
 }
 

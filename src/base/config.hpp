@@ -42,12 +42,19 @@ struct sandbox_config {
   std::uint32_t spool_mb = 64;  // output kept per command and stream, MiB
 };
 
+struct import_config {                    // of images made of layers (oci:, docker:)
+  std::uint32_t max_mb = 32'768;          // MiB of the unpacked files of an image
+  std::uint32_t max_entries = 2'000'000;  // of its tars
+  std::uint32_t max_ratio = 200;          // unpacked to packed, of one layer
+};
+
 struct config {
   std::filesystem::path state = "/var/lib/dsec";
   std::string log_level = "info";
   gateway_config gateway;
   node_config node;
   sandbox_config sandbox;
+  import_config import;
 };
 
 /// Parses TOML text; `origin` names it in errors. Values not given keep their defaults.

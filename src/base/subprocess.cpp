@@ -5,6 +5,7 @@
 #include <linux/sched.h>
 #include <poll.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -57,6 +58,7 @@ struct child_plan {
   pid_t parent;
   const int* drop;
   std::size_t drop_count;
+  rlim_t max_file_bytes;
 };
 
 [[noreturn]] void give_up(const child_plan& plan) {
@@ -79,6 +81,11 @@ struct child_plan {
     for (std::size_t i = 0; i < plan.drop_count; ++i) {
       if (::prctl(PR_CAPBSET_DROP, plan.drop[i]) != 0) give_up(plan);
     }
+  }
+  if (plan.max_file_bytes > 0) {
+    const rlimit limit{plan.max_file_bytes, plan.max_file_bytes};
+    if (::setrlimit(RLIMIT_FSIZE, &limit) != 0) give_up(plan);
+    ::signal(SIGXFSZ, SIG_IGN);  // EFBIG tells more
   }
   const int nothing = ::open("/dev/null", O_RDONLY);
   if (nothing < 0 || ::dup2(nothing, 0) < 0) give_up(plan);
@@ -247,7 +254,8 @@ result<subprocess_result> run_subprocess(const subprocess_spec& spec) {
                         status.write.get(),
                         ::getpid(),
                         spec.drop_capabilities.data(),
-                        spec.drop_capabilities.size()};
+                        spec.drop_capabilities.size(),
+                        spec.max_file_bytes};
   const auto deadline = clock::now() + spec.timeout;
   int pidfd = -1;
   DSEC_TRY(const auto pid, start(spec, plan, pidfd));

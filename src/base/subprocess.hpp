@@ -7,6 +7,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -27,6 +28,8 @@ struct subprocess_spec {
   bool own_pid_namespace = false;
   /// Taken out of the bounding set before exec, when running as root.
   std::vector<int> drop_capabilities;
+  /// RLIMIT_FSIZE of the child; 0 = none.
+  std::uint64_t max_file_bytes = 0;
 };
 
 struct subprocess_result {

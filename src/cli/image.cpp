@@ -15,6 +15,7 @@ namespace {
 
 struct options {
   std::string name, source, kind, config_json;
+  bool insecure_registry = false;
 };
 using options_ptr = std::shared_ptr<options>;
 
@@ -25,8 +26,11 @@ base::result<void> import(const base::config& c, const options& o) {
   const auto tell = [](std::string_view step, std::string_view detail) {
     std::cerr << std::left << std::setw(8) << step << " " << detail << "\n";
   };
-  DSEC_TRY(const auto image,
-           fs::import_image(base::paths(c.state), kind, o.name, o.source, image_config, tell));
+  const fs::source_options from{
+      {std::uint64_t{c.import.max_mb} << 20U, c.import.max_entries, c.import.max_ratio},
+      o.insecure_registry};
+  DSEC_TRY(const auto image, fs::import_image(base::paths(c.state), kind, o.name, o.source,
+                                              image_config, tell, from));
   std::cout << fs::to_string(image.kind) << " " << image.name << ":" << image.tag
             << " sha256:" << image.digest << " " << image.size_bytes / 1024 << " KiB\n";
   return {};
@@ -93,19 +97,30 @@ void add_image(CLI::App& app, context& shared) {
   auto o = std::make_shared<options>();
   const char* kinds = "base, workspace or toolkit";
 
-  auto* make =
-      add_verb(*image, shared, "import", "make a layer of a directory or of Debian packages",
-               [o](const base::config& c) { return import(c, *o); });
+  auto* make = add_verb(*image, shared, "import",
+                        "make a layer of a directory, a container image or Debian packages",
+                        [o](const base::config& c) { return import(c, *o); });
   make->footer(
       "Examples:\n"
       "  dsecd image import debian-python:12 debian:bookworm+python3,git --kind base\n"
-      "  dsecd image import project:2024-06-01 ./checkout --kind workspace --config image.json\n");
+      "  dsecd image import project:2024-06-01 ./checkout --kind workspace --config image.json\n"
+      "  dsecd image import alpine:3.20 docker://docker.io/library/alpine:3.20 --kind base\n"
+      "  dsecd image import mine:1 docker://127.0.0.1:5000/mine:1 --kind base --insecure-registry\n"
+      "  dsecd image import mine:1 oci:./layout:1 --kind base\n"
+      "  dsecd image import mine:1 docker-archive:./saved.tar --kind base\n");
   make->add_option("name", o->name, "NAME:TAG")->required();
-  make->add_option("source", o->source, "a directory, or debian:SUITE+PACKAGE,PACKAGE")->required();
-  make->add_option("--kind", o->kind, kinds)->required();
   make->add_option(
-      "--config", o->config_json,
-      "image configuration, JSON in OCI form (default: /.dsec/image.json inside the source)");
+          "source", o->source,
+          "a directory, debian:SUITE+PACKAGE,PACKAGE, docker://REFERENCE, oci:DIRECTORY[:TAG] "
+          "or docker-archive:FILE")
+      ->required();
+  make->add_option("--kind", o->kind, kinds)->required();
+  make->add_option("--config", o->config_json,
+                   "image configuration, JSON in OCI form (default: the image's own, or "
+                   "/.dsec/image.json inside "
+                   "the source)");
+  make->add_flag("--insecure-registry", o->insecure_registry,
+                 "docker: also without TLS, or with a certificate that nobody vouches for");
 
   add_verb(*image, shared, "ls", "list images", list);
 

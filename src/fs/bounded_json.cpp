@@ -17,9 +17,14 @@ base::result<nlohmann::json> parse_bounded_json(std::string_view text, std::stri
     return fail(errc::too_large,
                 std::string(what) + ": more than " + std::to_string(max_json_bytes) + " bytes");
   }
-  if (base::shape_of_json(text).depth > max_json_depth) {
+  const auto shape = base::shape_of_json(text);
+  if (shape.depth > max_json_depth) {
     return fail(errc::invalid_argument, std::string(what) + ": nested deeper than " +
                                             std::to_string(max_json_depth) + " levels");
+  }
+  if (shape.values > max_json_values) {
+    return fail(errc::too_large,
+                std::string(what) + ": more than " + std::to_string(max_json_values) + " values");
   }
   try {
     return nlohmann::json::parse(text);

@@ -1,5 +1,5 @@
-// JSON from outside: parsed with limits on size and nesting, every failure an error that names
-// `what` (a file, a request member). Any thread.
+// JSON from outside: parsed with limits on size, nesting and values, every failure an error that
+// names `what` (a file, a request member). Any thread.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -11,6 +11,7 @@ namespace dsec::fs {
 
 inline constexpr std::size_t max_json_bytes = 1U << 20U;
 inline constexpr std::size_t max_json_depth = 32;
+inline constexpr std::size_t max_json_values = 50'000;  // each takes some ten times its text
 
 base::result<nlohmann::json> parse_bounded_json(std::string_view text, std::string_view what);
 

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <ftw.h>
-#include <openssl/evp.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -14,6 +13,8 @@
 #include <thread>
 #include <vector>
 
+#include "base/sha256.hpp"
+
 namespace dsec::fs {
 namespace {
 
@@ -24,16 +25,6 @@ using base::result;
 using base::unique_fd;
 
 constexpr std::size_t copy_bytes = 256U << 10U;
-
-std::string hex(const unsigned char* bytes, std::size_t count) {
-  constexpr std::string_view digits = "0123456789abcdef";
-  std::string out;
-  for (std::size_t i = 0; i < count; ++i) {
-    out += digits[bytes[i] >> 4U];
-    out += digits[bytes[i] & 15U];
-  }
-  return out;
-}
 
 result<unique_fd> open_for_reading(const std::filesystem::path& file) {
   unique_fd fd(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
@@ -65,33 +56,10 @@ int remove_entry(const char* path, const struct stat*, int type, FTW*) {
 
 }  // namespace
 
-sha256::sha256() : context_(EVP_MD_CTX_new()) {
-  EVP_DigestInit_ex(context_.get(), EVP_sha256(), nullptr);
-}
-void sha256::free_context::operator()(evp_md_ctx_st* context) const {
-  EVP_MD_CTX_free(context);
-}
-void sha256::update(std::string_view bytes) {
-  EVP_DigestUpdate(context_.get(), bytes.data(), bytes.size());
-}
-
-std::string sha256::finish() {
-  std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
-  unsigned int size = 0;
-  EVP_DigestFinal_ex(context_.get(), digest.data(), &size);
-  return hex(digest.data(), size);
-}
-
-std::string sha256_of(std::string_view bytes) {
-  sha256 digest;
-  digest.update(bytes);
-  return digest.finish();
-}
-
 result<std::string> sha256_of_file(const std::filesystem::path& file) {
   DSEC_TRY(const auto fd, open_for_reading(file));
   ::posix_fadvise(fd.get(), 0, 0, POSIX_FADV_SEQUENTIAL);
-  sha256 digest;
+  base::sha256 digest;
   std::vector<char> buffer(copy_bytes);
   for (;;) {
     const auto n = ::read(fd.get(), buffer.data(), buffer.size());

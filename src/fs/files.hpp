@@ -6,33 +6,14 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <memory>
 #include <string>
 #include <string_view>
 
 #include "base/result.hpp"
 #include "base/unique_fd.hpp"
 
-struct evp_md_ctx_st;
-
 namespace dsec::fs {
 
-/// SHA-256, in pieces.
-class sha256 {
- public:
-  sha256();
-  void update(std::string_view bytes);
-  /// Lower-case hex; ends the digest.
-  std::string finish();
-
- private:
-  struct free_context {
-    void operator()(evp_md_ctx_st* context) const;
-  };
-  std::unique_ptr<evp_md_ctx_st, free_context> context_;
-};
-
-std::string sha256_of(std::string_view bytes);
 base::result<std::string> sha256_of_file(const std::filesystem::path& file);
 
 /// 64 lower-case hex digits.

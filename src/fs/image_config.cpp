@@ -16,8 +16,8 @@ using base::fail;
 using base::result;
 using nlohmann::json;
 
-constexpr std::array<std::string_view, 5> known_keys{"Env", "WorkingDir", "User", "Entrypoint",
-                                                     "Labels"};
+constexpr std::array<std::string_view, 6> known_keys{"Env",        "WorkingDir", "User",
+                                                     "Entrypoint", "Cmd",        "Labels"};
 constexpr std::size_t max_path_bytes = 4095;
 constexpr std::size_t max_user_bytes = 256;
 
@@ -160,6 +160,7 @@ void overlay(image_config& config, const image_config& upper) {
   if (upper.cwd) config.cwd = upper.cwd;
   if (upper.user) config.user = upper.user;
   if (!upper.entrypoint.empty()) config.entrypoint = upper.entrypoint;
+  if (!upper.entrypoint.empty() || !upper.cmd.empty()) config.cmd = upper.cmd;
   for (const auto& [name, value] : upper.labels) config.labels[name] = value;
 }
 
@@ -213,6 +214,7 @@ result<image_config> parse_image_config(std::string_view text, std::string_view 
   DSEC_CHECK(read_env(config, object.value("Env", json()), at.key("Env")));
   DSEC_CHECK(read_scalars(config, object, at));
   DSEC_TRY(config.entrypoint, texts_of(object.value("Entrypoint", json()), at.key("Entrypoint")));
+  DSEC_TRY(config.cmd, texts_of(object.value("Cmd", json()), at.key("Cmd")));
   DSEC_CHECK(read_labels(config, object.value("Labels", json()), at.key("Labels")));
   return config;
 }
@@ -223,6 +225,7 @@ std::string to_json(const image_config& config) {
   if (config.cwd) object["WorkingDir"] = *config.cwd;
   if (config.user) object["User"] = *config.user;
   if (!config.entrypoint.empty()) object["Entrypoint"] = config.entrypoint;
+  if (!config.cmd.empty()) object["Cmd"] = config.cmd;
   if (!config.labels.empty()) object["Labels"] = config.labels;
   // Text that is not UTF-8 can only come from a programming error; it must not throw here.
   return json{{"config", object}}.dump(-1, ' ', false, json::error_handler_t::replace);

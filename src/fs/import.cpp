@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "base/failpoint.hpp"
+#include "base/sha256.hpp"
 #include "base/unix_time.hpp"
 #include "fs/bounded_json.hpp"
 #include "fs/erofs.hpp"
@@ -57,6 +58,7 @@ result<std::optional<std::string>> read_config_inside(const std::filesystem::pat
 result<image_config> choose_config(const std::optional<image_config>& given,
                                    const std::filesystem::path& tree, const image_source& source) {
   if (given) return *given;
+  if (auto own = source.own_config()) return *std::move(own);
   DSEC_TRY(const auto inside, read_config_inside(tree));
   if (inside) return parse_image_config(*inside, (tree / config_inside).string());
   return source.default_config();
@@ -115,10 +117,10 @@ std::optional<image> reusable(const image_store& store, const image_name& name,
 result<image> import_image(const base::paths& paths, layer_kind kind, std::string_view reference,
                            std::string_view source_text,
                            const std::optional<std::filesystem::path>& config_file,
-                           const progress& tell) {
+                           const progress& tell, const source_options& options) {
   const auto started = base::unix_ms(std::chrono::system_clock::now());
   DSEC_TRY(const auto name, parse_image_name(kind, reference));
-  DSEC_TRY(const auto source, open_source(source_text));
+  DSEC_TRY(const auto source, open_source(source_text, options));
   std::optional<image_config> given;
   if (config_file) {
     DSEC_TRY(const auto text, read_file(*config_file, max_json_bytes));
@@ -136,8 +138,8 @@ result<image> import_image(const base::paths& paths, layer_kind kind, std::strin
       paths.images() / "locks" / (std::string(to_string(kind)) + "-" + name.name + "@" + name.tag);
   DSEC_TRY(const auto lock, lock_file(lock_name, name_lock_seconds, &waited));
   DSEC_TRY(const auto of_source, source->fingerprint());
-  const auto fingerprint = sha256_of(of_source + "\n" + std::to_string(conversion_version) + "\n" +
-                                     (given ? to_json(*given) : std::string()));
+  const auto fingerprint = base::sha256_of(of_source + "\n" + std::to_string(conversion_version) +
+                                           "\n" + (given ? to_json(*given) : std::string()));
   if (auto present = reusable(store, name, *source, fingerprint, waited ? started : UINT64_MAX)) {
     tell("done", name.describe() + " is up to date");
     return *std::move(present);

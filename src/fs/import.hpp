@@ -16,11 +16,11 @@
 
 namespace dsec::fs {
 
-/// `source` as open_source() takes it. The configuration is `config_file` if given, else
-/// /.dsec/image.json inside the source, else the source's default.
+/// `source` as open_source() takes it. The configuration is `config_file` if given, else the
+/// source's own, else /.dsec/image.json inside it, else the source's default.
 base::result<image> import_image(const base::paths& paths, layer_kind kind,
                                  std::string_view reference, std::string_view source,
                                  const std::optional<std::filesystem::path>& config_file,
-                                 const progress& tell);
+                                 const progress& tell, const source_options& options = {});
 
 }  // namespace dsec::fs

@@ -6,11 +6,13 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "base/result.hpp"
 #include "fs/image_config.hpp"
+#include "fs/unpack/plan.hpp"
 
 namespace dsec::fs {
 
@@ -30,14 +32,31 @@ class image_source {
   /// Makes or finds the tree. `scratch` is an empty private directory for whatever has to be built.
   virtual base::result<std::filesystem::path> materialise(const std::filesystem::path& scratch,
                                                           const progress& tell) = 0;
+  /// What it says itself, known once it is materialised; goes before a file in its tree.
+  [[nodiscard]] virtual std::optional<image_config> own_config() const { return std::nullopt; }
   /// For images that bring no configuration of their own.
   [[nodiscard]] virtual image_config default_config() const { return {}; }
 };
 
-/// "debian:SUITE+PACKAGE,…" or the path of a directory.
-base::result<std::unique_ptr<image_source>> open_source(std::string_view text);
+struct source_options {
+  unpack::limits limits;           // of images made of layers
+  bool insecure_registry = false;  // plain HTTP, or a certificate that nobody vouches for
+};
 
-base::result<std::unique_ptr<image_source>> open_directory_source(std::string_view path);
-base::result<std::unique_ptr<image_source>> open_debian_source(std::string_view suite_and_packages);
+using source_ptr = std::unique_ptr<image_source>;
+
+/// "debian:SUITE+PACKAGE,…", "docker://REFERENCE", "oci:DIRECTORY[:TAG]", "docker-archive:FILE" or
+/// the path of a directory.
+base::result<source_ptr> open_source(std::string_view text, const source_options& options = {});
+
+// Each is given what follows its prefix.
+base::result<source_ptr> open_directory_source(std::string_view path, const source_options&);
+base::result<source_ptr> open_debian_source(std::string_view suite_and_packages,
+                                            const source_options&);
+base::result<source_ptr> open_oci_source(std::string_view directory_and_tag,
+                                         const source_options& options);
+base::result<source_ptr> open_registry_source(std::string_view reference,
+                                              const source_options& options);
+base::result<source_ptr> open_archive_source(std::string_view file, const source_options& options);
 
 }  // namespace dsec::fs

@@ -9,14 +9,15 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
 #include <vector>
 
+#include "base/sha256.hpp"
 #include "base/subprocess.hpp"
 #include "fs/apt_sources.hpp"
 #include "fs/files.hpp"
 #include "fs/printable.hpp"
 #include "fs/source.hpp"
+#include "fs/tool_environment.hpp"
 
 namespace dsec::fs {
 namespace {
@@ -28,8 +29,6 @@ using base::result;
 constexpr std::chrono::minutes build_timeout{30};
 constexpr std::chrono::seconds apt_timeout{60};
 constexpr std::size_t max_packages = 1000;
-constexpr std::string_view usual_path =
-    "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 bool lower_or_digit(char c) {
   return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
@@ -55,17 +54,6 @@ bool valid_package(std::string_view package) {
            return lower_or_digit(c) || (c >= 'A' && c <= 'Z') ||
                   std::string_view("+-.:~").find(c) != std::string_view::npos;
          });
-}
-
-/// Proxies are the only part of our environment that package tools should see.
-std::vector<std::string> tool_environment(const std::filesystem::path& temporary) {
-  std::vector<std::string> env{"PATH=" + std::string(usual_path), "LC_ALL=C.UTF-8", "HOME=/root",
-                               "TMPDIR=" + temporary.string()};
-  for (const char* name : {"http_proxy", "https_proxy", "ftp_proxy", "no_proxy"}) {
-    if (const char* value = std::getenv(name); value != nullptr)
-      env.push_back(std::string(name) + "=" + value);
-  }
-  return env;
 }
 
 result<std::string> output_of(std::vector<std::string> argv, const std::filesystem::path& scratch) {
@@ -119,7 +107,7 @@ class debian_source final : public image_source {
   result<std::string> fingerprint() override {
     std::string text = "debian 1\n" + suite_;
     for (const auto& p : packages_) text += "\n" + p;
-    return sha256_of(text);
+    return base::sha256_of(text);
   }
   [[nodiscard]] bool pinned() const override { return false; }
 
@@ -151,7 +139,7 @@ class debian_source final : public image_source {
 
   [[nodiscard]] image_config default_config() const override {
     image_config config;
-    config.env = {{"PATH", std::string(usual_path)}, {"LANG", "C.UTF-8"}};
+    config.env = {{"PATH", std::string(tool_path)}, {"LANG", "C.UTF-8"}};
     return config;
   }
 
@@ -213,7 +201,7 @@ class debian_source final : public image_source {
 
 }  // namespace
 
-result<std::unique_ptr<image_source>> open_debian_source(std::string_view text) {
+result<source_ptr> open_debian_source(std::string_view text, const source_options&) {
   const auto plus = text.find('+');
   const auto suite = text.substr(0, plus);
   if (!valid_suite(suite)) {

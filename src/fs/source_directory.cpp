@@ -33,15 +33,17 @@ class directory_source final : public image_source {
 
 }  // namespace
 
-result<std::unique_ptr<image_source>> open_directory_source(std::string_view path) {
+result<source_ptr> open_directory_source(std::string_view path, const source_options&) {
   const std::string text(path.substr(0, 4096));
   if (text.empty() || text.find('\0') != std::string::npos)
     return fail(errc::invalid_argument, "the source is empty");
   std::error_code error;
   auto root = std::filesystem::canonical(text, error);
   if (error.value() == ENOENT) {
-    return fail(errc::not_found, "no directory '" + text +
-                                     "'; a source is a directory or debian:SUITE+PACKAGE,PACKAGE");
+    return fail(errc::not_found,
+                "no directory '" + printable(text) +
+                    "'; a source is a directory, debian:SUITE+PACKAGE,PACKAGE, docker://REFERENCE, "
+                    "oci:DIRECTORY:TAG or docker-archive:FILE");
   }
   if (error) return fail(base::from_errno("source '" + printable(text) + "'", error.value()));
   if (!std::filesystem::is_directory(root, error)) {

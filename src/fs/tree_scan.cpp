@@ -14,6 +14,7 @@
 #include <set>
 #include <utility>
 
+#include "base/sha256.hpp"
 #include "base/unique_fd.hpp"
 #include "fs/files.hpp"
 #include "fs/printable.hpp"
@@ -174,7 +175,7 @@ class scanner {
   std::vector<std::string> pending_;
   std::set<std::pair<dev_t, ino_t>> linked_;
   std::size_t excluded_bytes_ = 0;
-  sha256 digest_;
+  base::sha256 digest_;
   tree_summary summary_;
 };
 

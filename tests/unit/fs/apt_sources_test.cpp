@@ -100,7 +100,15 @@ TEST_CASE("equal Debian sources have equal fingerprints") {
 
 TEST_CASE("a source that is no directory is refused by name") {
   CHECK(open_source("/nonexistent/x").error().code == errc::not_found);
-  CHECK(open_source("oci:whatever").error().code == errc::not_found);
+  CHECK(open_source("oci:/nonexistent/x:tag").error().code == errc::not_found);
+  CHECK(open_source("oci:").error().code == errc::invalid_argument);
+  CHECK(open_source("docker-archive:/nonexistent/x").error().code == errc::not_found);
+  CHECK(open_source("docker-archive:/usr").error().code == errc::invalid_argument);
+  CHECK(open_source("docker-archive:").error().code == errc::not_found);
+  for (const char* bad : {"docker://", "docker://a b", "docker://a;b", "docker://-\n"})
+    CHECK(open_source(bad).error().code == errc::invalid_argument);
+  CHECK_FALSE(open_source("docker://host/name:1").value()->pinned());
+  CHECK(open_source("docker://host/name@sha256:ab").value()->pinned());
   CHECK(open_source("/etc/passwd").error().code == errc::invalid_argument);
   CHECK(open_source("").error().code == errc::invalid_argument);
   CHECK(open_source(std::string(10'000, 'x')).error().code == errc::invalid_argument);

@@ -38,7 +38,7 @@ std::string repeat(std::string_view text, std::size_t count) {
 TEST_CASE("a whole image configuration and its inner object read the same") {
   const std::string inner =
       R"({"Env":["PATH=/a:/b","EMPTY=","X=1=2"],"WorkingDir":"/w","User":"joe:users",
-                               "Entrypoint":["/init","-v"],"Labels":{"k":"v"},"Cmd":["ignored"],"Volumes":{"/v":{}}})";
+                               "Entrypoint":["/init","-v"],"Labels":{"k":"v"},"Cmd":["serve","80"],"Volumes":{"/v":{}}})";
   const auto whole =
       parse_image_config(R"({"architecture":"amd64","rootfs":{},"config":)" + inner + "}");
   const auto alone = parse_image_config(inner);
@@ -49,6 +49,7 @@ TEST_CASE("a whole image configuration and its inner object read the same") {
   CHECK(whole->cwd == "/w");
   CHECK(whole->user == "joe:users");
   CHECK(whole->entrypoint == std::vector<std::string>{"/init", "-v"});
+  CHECK(whole->cmd == std::vector<std::string>{"serve", "80"});
   CHECK(whole->labels.at("k") == "v");
 }
 
@@ -135,6 +136,7 @@ TEST_CASE("a configuration survives its text") {
   c.cwd = "/w d";
   c.user = "0:0";
   c.entrypoint = {"a", "", "c"};
+  c.cmd = {"", "d"};
   c.labels = {{"org.x", "y"}, {"z", ""}};
   CHECK(parse_image_config(to_json(c)).value() == c);
   CHECK(parse_image_config(to_json({})).value() == image_config{});
@@ -160,6 +162,25 @@ TEST_CASE("scalars, variables and labels come from the topmost layer that has th
   CHECK(merged.user == "joe");
   CHECK(merged.entrypoint == std::vector<std::string>{"/base"});
   CHECK(merged.labels == std::map<std::string, std::string>{{"l", "base"}, {"m", "ws"}});
+}
+
+TEST_CASE(
+    "a layer's entrypoint takes the arguments of those below away, its arguments take their "
+    "place") {
+  image_config base;
+  base.entrypoint = {"/base"};
+  base.cmd = {"below"};
+  image_config own_arguments;
+  own_arguments.cmd = {"mine"};
+  image_config own_entry;
+  own_entry.entrypoint = {"/tool"};
+  CHECK(merge(base, nullptr, {}).cmd == base.cmd);
+  const auto replaced = merge(base, nullptr, std::vector{own_arguments});
+  CHECK(replaced.entrypoint == base.entrypoint);
+  CHECK(replaced.cmd == own_arguments.cmd);
+  const auto taken = merge(base, &own_entry, {});
+  CHECK(taken.entrypoint == own_entry.entrypoint);
+  CHECK(taken.cmd.empty());
 }
 
 TEST_CASE("toolkits put their PATH before what is below, the last one first") {

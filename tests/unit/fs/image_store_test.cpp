@@ -10,6 +10,7 @@
 
 #include "base/failpoint.hpp"
 #include "base/log.hpp"
+#include "base/sha256.hpp"
 #include "fs/files.hpp"
 #include "fs/staging.hpp"
 #include "support/temp_dir.hpp"
@@ -56,7 +57,7 @@ TEST_CASE("an added image is found by its name, whole") {
   config.env = {{"PATH", "/x"}};
   config.cwd = "/w";
   const auto added = f.add(layer_kind::base, "debian:12", "bytes", config);
-  CHECK(added.digest == sha256_of("bytes"));
+  CHECK(added.digest == dsec::base::sha256_of("bytes"));
   const auto found = f.store.find(layer_kind::base, "debian:12");
   REQUIRE(found);
   CHECK(found->digest == added.digest);
@@ -134,20 +135,20 @@ TEST_CASE("replacing an image drops the blob that nothing names any more") {
   f.add(layer_kind::base, "b", "two");
   f.add(layer_kind::base, "a", "three");
   CHECK(f.blobs() == 2);
-  CHECK(f.store.find(layer_kind::base, "b").value().digest == sha256_of("two"));
+  CHECK(f.store.find(layer_kind::base, "b").value().digest == dsec::base::sha256_of("two"));
 }
 
 TEST_CASE("a blob that a killed add left unnamed goes with the next change") {
   fixture f;
   f.add(layer_kind::base, "a:1", "one");
-  dsec::tests::write(f.store.blob(sha256_of("lost")), "lost");
+  dsec::tests::write(f.store.blob(dsec::base::sha256_of("lost")), "lost");
   CHECK(f.blobs() == 2);
   SECTION("an add") {
     f.add(layer_kind::base, "b:1", "one");
   }
   SECTION("a remove") {
     f.add(layer_kind::base, "b:1", "one");
-    dsec::tests::write(f.store.blob(sha256_of("lost")), "lost");
+    dsec::tests::write(f.store.blob(dsec::base::sha256_of("lost")), "lost");
     REQUIRE(f.store.remove(layer_kind::base, "b:1"));
   }
   CHECK(f.blobs() == 1);
@@ -169,7 +170,7 @@ TEST_CASE("a damaged manifest is reported by its file and hides no other image",
        {std::string(), std::string("{"), whole.substr(0, whole.size() / 2), std::string("[]"),
         std::string("{}"), std::string(3U << 20U, 'x'), replaced("\"bad\"", "\"good\""),
         replaced("\"base\"", "\"toolkit\""), replaced("\"latest\"", "\"other\""),
-        replaced(sha256_of("2"), "../../../etc/passwd"),
+        replaced(dsec::base::sha256_of("2"), "../../../etc/passwd"),
         replaced("\"version\": 1", "\"version\": \"1\""),
         replaced("\"size_bytes\": 1", "\"size_bytes\": -1"),
         replaced("\"config\": {}", "\"config\": 3"), std::string(100'000, '[')}) {
@@ -268,7 +269,7 @@ TEST_CASE("an add that fails after its blob is stored leaves neither blob nor sc
   dsec::base::failpoint::disarm_all();
   CHECK(f.blobs() == 1);
   CHECK(f.count("images/tmp") == 0);
-  CHECK(f.store.find(layer_kind::base, "a").value().digest == sha256_of("one"));
+  CHECK(f.store.find(layer_kind::base, "a").value().digest == dsec::base::sha256_of("one"));
 }
 #endif
 

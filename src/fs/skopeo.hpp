@@ -1,0 +1,28 @@
+// skopeo, which speaks to registries and reads what `docker save` wrote: copies one image into an
+// OCI layout of our own. Blocking, up to skopeo_timeout; any thread. unsupported when it is not
+// installed; not_found, unauthenticated, unavailable or io by what it says, corrupt otherwise.
+#pragma once
+
+#include <chrono>
+#include <filesystem>
+#include <string>
+
+#include "base/result.hpp"
+#include "fs/source.hpp"
+
+namespace dsec::fs {
+
+inline constexpr std::chrono::minutes skopeo_timeout{30};
+inline constexpr std::string_view skopeo_tag = "image";  // of the image in the layout
+
+struct skopeo_copy {
+  std::string from;               // "docker://…" or "docker-archive:…"
+  std::filesystem::path layout;   // made by it
+  std::filesystem::path scratch;  // an empty directory
+  bool insecure_registry = false;
+  std::uint64_t max_file_bytes = 0;  // what it writes is no larger
+};
+
+base::result<void> copy_by_skopeo(const skopeo_copy& wanted, const progress& tell);
+
+}  // namespace dsec::fs
