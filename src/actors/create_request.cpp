@@ -201,6 +201,8 @@ sandbox_spec complete(create_request request, const resolved_images& images) {
   if (spec.user.empty()) spec.user = "root";
   if (spec.workdir.empty()) spec.workdir = images.config.cwd.value_or("");
   if (spec.workdir.empty()) spec.workdir = "/";
+  spec.entrypoint = images.config.entrypoint;
+  spec.cmd = images.config.cmd;
   return spec;
 }
 

@@ -26,17 +26,7 @@ std::uint64_t output_cap(std::uint64_t asked, std::uint64_t fallback) {
   return cap + cap % 2;
 }
 
-base::result<void> read_program(proto::Exec::Reader request, backends::exec_spec& out) {
-  const bool shell = request.getShell().size() > 0;
-  if (shell == (request.getArgv().size() > 0)) {
-    return fail(errc::invalid_argument, "exec needs exactly one of argv and shell");
-  }
-  if (shell) {
-    out.kind = backends::exec_kind::shell;
-    DSEC_TRY(auto script, text(request.getShell(), "shell", max_argument));
-    out.argv.push_back(std::move(script));
-    return {};
-  }
+base::result<void> read_argv(proto::Exec::Reader request, backends::exec_spec& out) {
   if (request.getArgv().size() > proto::max_argv) {
     return fail(errc::invalid_argument,
                 "argv has more than " + std::to_string(proto::max_argv) + " elements");
@@ -44,6 +34,40 @@ base::result<void> read_program(proto::Exec::Reader request, backends::exec_spec
   for (const auto argument : request.getArgv()) {
     DSEC_TRY(auto value, text(argument, "argv", max_argument));
     out.argv.push_back(std::move(value));
+  }
+  return {};
+}
+
+/// What `docker run IMAGE ARGUMENT…` runs: the entrypoint, then the arguments, or the image's own
+/// where there are none.
+base::result<void> read_with_entrypoint(proto::Exec::Reader request, const sandbox_spec& spec,
+                                        backends::exec_spec& out) {
+  if (request.getShell().size() > 0)
+    return fail(errc::invalid_argument, "use_entrypoint goes with argv, not with shell");
+  if (spec.entrypoint.empty()) {
+    return fail(errc::invalid_argument, "use_entrypoint: image '" + spec.image +
+                                            "' has no Entrypoint; give the whole argv");
+  }
+  out.argv = spec.entrypoint;
+  if (request.getArgv().size() > 0) return read_argv(request, out);
+  out.argv.insert(out.argv.end(), spec.cmd.begin(), spec.cmd.end());
+  return {};
+}
+
+base::result<void> read_program(proto::Exec::Reader request, const sandbox_spec& spec,
+                                backends::exec_spec& out) {
+  const bool shell = request.getShell().size() > 0;
+  if (request.getUseEntrypoint()) {
+    DSEC_CHECK(read_with_entrypoint(request, spec, out));
+  } else if (shell == (request.getArgv().size() > 0)) {
+    return fail(errc::invalid_argument, "exec needs exactly one of argv and shell");
+  } else if (shell) {
+    out.kind = backends::exec_kind::shell;
+    DSEC_TRY(auto script, text(request.getShell(), "shell", max_argument));
+    out.argv.push_back(std::move(script));
+    return {};
+  } else {
+    DSEC_CHECK(read_argv(request, out));
   }
   if (out.argv.front().empty()) return fail(errc::invalid_argument, "argv[0] is empty");
   return {};
@@ -88,7 +112,7 @@ base::result<exec_request> parse_exec(proto::Exec::Reader request, const sandbox
     return fail(errc::invalid_argument,
                 "command id must be 1 to 64 of A-Z a-z 0-9 . _ - and not begin with 'dsec.'");
   }
-  DSEC_CHECK(read_program(request, out.command));
+  DSEC_CHECK(read_program(request, spec, out.command));
   DSEC_TRY(out.command.user, user_of(request.getUser(), spec));
   DSEC_TRY(out.command.cwd, absolute_path(request.getCwd(), "cwd"));
   if (out.command.cwd.empty()) out.command.cwd = spec.workdir;

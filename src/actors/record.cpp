@@ -43,6 +43,8 @@ std::string to_json(const sandbox_spec& spec) {
                {"env", spec.env},
                {"user", spec.user},
                {"workdir", spec.workdir},
+               {"entrypoint", spec.entrypoint},
+               {"cmd", spec.cmd},
                {"hostname", spec.hostname},
                {"labels", spec.labels},
                {"on_failure", to_string(spec.on_failure)},
@@ -70,7 +72,9 @@ base::result<sandbox_spec> parse_spec(std::string_view text) {
     s.workdir = j.at("workdir");
     s.hostname = j.at("hostname");
     s.labels = j.at("labels").get<decltype(s.labels)>();
-    // Records of releases before have none.
+    // Records of releases before have none of these.
+    s.entrypoint = j.value("entrypoint", s.entrypoint);
+    s.cmd = j.value("cmd", s.cmd);
     DSEC_TRY(s.on_failure, parse_on_failure(j.value("on_failure", std::string("none"))));
     s.warnings = j.at("warnings").get<std::vector<std::string>>();
     return s;

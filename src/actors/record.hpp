@@ -31,6 +31,7 @@ struct sandbox_spec {
   std::vector<std::string> env;  // NAME=VALUE: the image's, then the request's over it
   std::string user;              // of commands that name none
   std::string workdir;
+  std::vector<std::string> entrypoint, cmd;  // the image's, for commands that ask for them
   std::string hostname;
   std::vector<std::pair<std::string, std::string>> labels;
   actors::on_failure on_failure = on_failure::none;

@@ -140,7 +140,7 @@ struct Sandbox {
 struct Exec {
   sandboxId @0 :Text;
   commandId @1 :Text;           # chosen by the client ([A-Za-z0-9._-], 1..64); a known id is never started again
-  argv @2 :List(Text);          # exactly one of argv and shell
+  argv @2 :List(Text);          # exactly one of argv and shell, but see useEntrypoint
   shell @3 :Text;               # run by the image's /bin/bash -c, else /bin/sh -c
   env @4 :List(EnvVar);         # on top of the sandbox's
   cwd @5 :Text;                 # empty = the sandbox's
@@ -150,6 +150,7 @@ struct Exec {
   outputLimit @9 :UInt64;       # bytes kept per stream (first and last half); 0 = the server's default
   wait @10 :Bool;               # true: answer when it ended; false: when it was started
   inlineLimit @11 :UInt32;      # at most so many bytes per stream come in the reply; 0 = 1 MiB
+  useEntrypoint @12 :Bool;      # argv follows the image's Entrypoint; empty: the image's Cmd does. Not with shell
 }
 
 struct CommandRef {

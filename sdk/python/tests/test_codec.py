@@ -87,7 +87,8 @@ def test_exec_is_either_argv_or_shell():
     def fill(argv, shell):
         return _codec.exec_command(
             sandbox_id="s", command_id="c", argv=argv, shell=shell, env={"K": "v"}, cwd="/",
-            user="u", stdin=b"\0\xff", timeout_ms=1000, output_limit=10, wait=True,
+            user="u", stdin=b"\0\xff", timeout_ms=1000, output_limit=10, use_entrypoint=not shell,
+            wait=True,
         )  # fmt: skip
 
     message = request(fill(["ls", "-l"], "")).body.exec
@@ -95,8 +96,10 @@ def test_exec_is_either_argv_or_shell():
     assert (message.stdin, message.timeoutMs, message.outputLimit, message.wait) == (
         b"\0\xff", 1000, 10, True,
     )  # fmt: skip
+    assert message.useEntrypoint
     message = request(fill([], "ls | wc")).body.exec
     assert (list(message.argv), message.shell) == ([], "ls | wc")
+    assert not message.useEntrypoint
 
 
 @pytest.mark.parametrize(

@@ -20,15 +20,19 @@ sandbox_spec spec() {
   s.env = {"PATH=/image/bin", "A=sandbox"};
   s.user = "root";
   s.workdir = "/work";
+  s.image = "web:1";
+  s.entrypoint = {"/init", "--"};
+  s.cmd = {"serve", "80"};
   return s;
 }
 
-base::result<exec_request> parse(const std::function<void(proto::Exec::Builder)>& f) {
+base::result<exec_request> parse(const std::function<void(proto::Exec::Builder)>& f,
+                                 const sandbox_spec& of = spec()) {
   capnp::MallocMessageBuilder message;
   auto e = message.initRoot<proto::Exec>();
   e.setCommandId("c1");
   f(e);
-  return parse_exec(e.asReader(), spec(), 64 << 20);
+  return parse_exec(e.asReader(), of, 64 << 20);
 }
 
 void program(proto::Exec::Builder e) {
@@ -86,6 +90,35 @@ TEST_CASE("exactly one of argv and shell is wanted") {
   const auto shell = parse([](auto e) { e.setShell("exit 3"); });
   CHECK(shell->command.kind == backends::exec_kind::shell);
   CHECK(shell->command.argv == std::vector<std::string>{"exit 3"});
+}
+
+TEST_CASE(
+    "argv follows the image's entrypoint when that is asked for, else the entrypoint is nothing") {
+  CHECK(parse(program)->command.argv == std::vector<std::string>{"true"});
+  const auto with = parse([](auto e) {
+    program(e);
+    e.setUseEntrypoint(true);
+  });
+  CHECK(with->command.argv == std::vector<std::string>{"/init", "--", "true"});
+  CHECK(with->command.kind == backends::exec_kind::program);
+  const auto alone = parse([](auto e) { e.setUseEntrypoint(true); });
+  CHECK(alone->command.argv == std::vector<std::string>{"/init", "--", "serve", "80"});
+}
+
+TEST_CASE("an entrypoint that is not there, is empty or is given a script is refused") {
+  const auto script = parse([](auto e) {
+    e.setShell("true");
+    e.setUseEntrypoint(true);
+  });
+  CHECK(script.error().code == base::errc::invalid_argument);
+  const auto asked = [](auto e) { e.setUseEntrypoint(true); };
+  auto of = spec();
+  of.entrypoint.clear();
+  const auto none = parse(asked, of);
+  CHECK(none.error().code == base::errc::invalid_argument);
+  CHECK(none.error().message.find("'web:1' has no Entrypoint") != std::string::npos);
+  of.entrypoint = {""};
+  CHECK(parse(asked, of).error().code == base::errc::invalid_argument);
 }
 
 TEST_CASE("command ids are checked, and ours are not for clients") {

@@ -135,6 +135,22 @@ TEST_CASE("records of a release that knew nothing to do on failure keep nothing"
   CHECK(parse_spec(json).error().code == base::errc::corrupt);
 }
 
+TEST_CASE("records of a release that knew no entrypoint have none, others keep it") {
+  auto spec = sample("e0-a").spec;
+  spec.entrypoint = {"/init", ""};
+  spec.cmd = {"serve"};
+  auto json = to_json(spec);
+  CHECK(parse_spec(json)->entrypoint == spec.entrypoint);
+  CHECK(parse_spec(json)->cmd == spec.cmd);
+  for (const std::string field : {"\"cmd\":[\"serve\"],", "\"entrypoint\":[\"/init\",\"\"],"}) {
+    const auto at = json.find(field);
+    REQUIRE(at != std::string::npos);
+    json.erase(at, field.size());
+  }
+  CHECK(parse_spec(json)->entrypoint.empty());
+  CHECK(parse_spec(json)->cmd.empty());
+}
+
 TEST_CASE("a spec that is none is corrupt, not a crash") {
   CHECK(parse_spec("{\"backend\": 5}").error().code == base::errc::corrupt);
   CHECK(parse_spec("").error().code == base::errc::corrupt);

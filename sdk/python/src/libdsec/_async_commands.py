@@ -279,10 +279,11 @@ class AsyncCommands:
         stdin: str | bytes = b"",
         timeout: float | None = None,
         output_limit: int = 0,
+        use_entrypoint: bool = False,
         check: bool = False,
     ) -> CommandResult:
         """Runs a command and waits for its end; a text is run by the image's shell, a list as it
-        is.
+        is, and with `use_entrypoint` after the image's Entrypoint ([]: with the image's Cmd).
 
         After `timeout` seconds all of its processes are killed and the result says `timed_out`. Of
         each output stream `output_limit` bytes are kept (0: the server's default), the first and
@@ -291,7 +292,11 @@ class AsyncCommands:
         Cancelling kills the command.
         """
         command_id = uuid.uuid4().hex
-        fill = self._exec(command_id, cmd, cwd, env, user, stdin, timeout, output_limit, wait=True)
+        fill = self._exec(
+            command_id,
+            cmd, cwd, env, user, stdin, timeout, output_limit,
+            use_entrypoint=use_entrypoint, wait=True,
+        )  # fmt: skip
         try:
             result = await self._run(fill, command_id, timeout)
         except asyncio.CancelledError:
@@ -311,6 +316,7 @@ class AsyncCommands:
         stdin: str | bytes = b"",
         timeout: float | None = None,
         output_limit: int = 0,
+        use_entrypoint: bool = False,
         command_id: str | None = None,
     ) -> AsyncCommand:
         """Starts a command and returns without waiting for its end. Arguments are those of `run`.
@@ -321,7 +327,7 @@ class AsyncCommands:
         fill = self._exec(
             command_id or uuid.uuid4().hex,
             cmd, cwd, env, user, stdin, timeout, output_limit,
-            wait=False,
+            use_entrypoint=use_entrypoint, wait=False,
         )  # fmt: skip
         return AsyncCommand(self._client, await self._client._request(fill, "command"))
 
@@ -410,10 +416,13 @@ class AsyncCommands:
         timeout: float | None,
         output_limit: int,
         *,
+        use_entrypoint: bool = False,
         wait: bool,
     ) -> _codec.Fill:
-        if not cmd:
+        if not cmd and not use_entrypoint:
             raise InvalidArgumentError("the command is empty")
+        if use_entrypoint and isinstance(cmd, str):
+            raise InvalidArgumentError("use_entrypoint takes a list of arguments, not a text")
         data = octets("stdin", stdin)
         if len(data) > _codec.MAX_DATA_BYTES:
             raise TooLargeError(
@@ -434,5 +443,6 @@ class AsyncCommands:
             stdin=data,
             timeout_ms=0 if timeout is None else max(1, round(timeout * 1000)),
             output_limit=output_limit,
+            use_entrypoint=use_entrypoint,
             wait=wait,
         )

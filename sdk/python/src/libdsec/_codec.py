@@ -194,6 +194,7 @@ def exec_command(
     stdin: bytes,
     timeout_ms: int,
     output_limit: int,
+    use_entrypoint: bool,
     wait: bool,
 ) -> Fill:
     def fill(body: Any) -> None:
@@ -214,6 +215,7 @@ def exec_command(
             message.stdin = stdin
         message.timeoutMs = timeout_ms
         message.outputLimit = output_limit
+        message.useEntrypoint = use_entrypoint
         message.wait = wait
 
     return fill

@@ -130,10 +130,11 @@ class Commands:
         stdin: str | bytes = b"",
         timeout: float | None = None,
         output_limit: int = 0,
+        use_entrypoint: bool = False,
         check: bool = False,
     ) -> CommandResult:
         """Runs a command and waits for its end; a text is run by the image's shell, a list as it
-        is.
+        is, and with `use_entrypoint` after the image's Entrypoint ([]: with the image's Cmd).
 
         After `timeout` seconds all of its processes are killed and the result says `timed_out`. Of
         each output stream `output_limit` bytes are kept (0: the server's default), the first and
@@ -150,6 +151,7 @@ class Commands:
                 stdin=stdin,
                 timeout=timeout,
                 output_limit=output_limit,
+                use_entrypoint=use_entrypoint,
                 check=check,
             )
         )
@@ -164,6 +166,7 @@ class Commands:
         stdin: str | bytes = b"",
         timeout: float | None = None,
         output_limit: int = 0,
+        use_entrypoint: bool = False,
         command_id: str | None = None,
     ) -> Command:
         """Starts a command and returns without waiting for its end. Arguments are those of `run`.
@@ -180,6 +183,7 @@ class Commands:
                 stdin=stdin,
                 timeout=timeout,
                 output_limit=output_limit,
+                use_entrypoint=use_entrypoint,
                 command_id=command_id,
             )
         )
