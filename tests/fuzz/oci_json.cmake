@@ -1,0 +1,1 @@
+dsec_fuzz(oci_json DEPENDS dsec_fs)
