@@ -19,7 +19,7 @@ BUILD = ROOT / "build" / "release"
 PYTHON = str(ROOT / "build" / "venv" / "bin" / "python")
 PROGRAMS = ["dsecd", "measure", "floor", "ws_echo", "tricks", "null_libc", "null_bare"]
 # Debian's name of each program that is measured beside us, or needed to make images.
-PACKAGES = {"bwrap": "bubblewrap", "runc": "runc", "mkfs.erofs": "erofs-utils", "busybox": "busybox-static"}
+PACKAGES = {"bwrap": "bubblewrap", "runc": "runc", "mkfs.erofs": "erofs-utils", "busybox": "busybox-static", "umoci": "umoci"}
 
 
 @dataclasses.dataclass
