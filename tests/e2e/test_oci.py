@@ -11,6 +11,7 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 import tarfile
 import time
 from collections.abc import Iterator
@@ -183,6 +184,21 @@ def test_the_entrypoint_is_used_when_asked_for_also_by_the_next_daemon(own, fore
             sb.commands.run(["x"], use_entrypoint=True)
 
 
+def test_the_dsec_command_uses_the_entrypoint_too(own, foreign):
+    def dsec(*arguments: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-m", "libdsec", "run", foreign, "--memory", "64", *arguments],
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60,
+            env=own.environment,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    assert dsec("--use-entrypoint", "--", "a", "b") == "entry a b\n"
+    assert dsec("--use-entrypoint") == "entry default arguments\n"
+    assert dsec("--", "/bin/echo", "alone") == "alone\n"
+
+
 def test_what_was_left_out_is_told(store, layout, tmp_path):
     layer = oci.tar([
         oci.entry("dev/null", tarfile.CHRTYPE, devmajor=1, devminor=3),
@@ -196,15 +212,32 @@ def test_what_was_left_out_is_told(store, layout, tmp_path):
         assert os.listxattr(root / "d") == []
 
 
-def test_a_saved_docker_image_is_taken(store, layout, tmp_path):
-    need("skopeo")
-    layers = [oci.tar([oci.entry("one", data=b"1")]), oci.tar([oci.entry("two", data=b"2")])]
-    source = layout.tag(layout.manifest(layers, CONFIG), "1")
-    saved = tmp_path / "saved.tar"
+def save(source: str, place: Path) -> Path:
+    """As `docker save` writes it."""
+    saved = place / "saved.tar"
     subprocess.run(
         ["skopeo", "copy", "-q", source, f"docker-archive:{saved}:name:tag"],
         check=True, capture_output=True,
     )  # fmt: skip
+    return saved
+
+
+def test_what_skopeo_writes_is_bounded(store, layout, tmp_path):
+    need("skopeo")
+    layer = oci.tar([oci.entry("big", data=bytes(3 << 20))])
+    saved = save(layout.tag(layout.manifest([layer]), "1"), tmp_path)
+    config = tmp_path / "dsecd.toml"
+    config.write_text("[import]\nmax_mb = 2\n")
+    code, said = store.run("x", f"docker-archive:{saved}", "--config-file", str(config))
+    assert (code, "import.max_mb" in said) == (65, True), said
+    assert store.left() == []
+
+
+def test_a_saved_docker_image_is_taken(store, layout, tmp_path):
+    need("skopeo")
+    layers = [oci.tar([oci.entry("one", data=b"1")]), oci.tar([oci.entry("two", data=b"2")])]
+    source = layout.tag(layout.manifest(layers, CONFIG), "1")
+    saved = save(source, tmp_path)
     store.take("x", f"docker-archive:{saved}")
     store.take("y", source)
     assert store.manifest("x")["digest"] == store.manifest("y")["digest"]
@@ -348,13 +381,35 @@ def test_an_import_killed_at_any_step_leaves_what_the_next_removes(step, store, 
     assert store.left() == []
 
 
+# CHOWN, DAC_OVERRIDE, FOWNER, FSETID, SETFCAP
+UNPACK_CAPABILITIES = (1 << 0) | (1 << 1) | (1 << 3) | (1 << 4) | (1 << 31)
+
+
+def unpacker_of(importer: int) -> Path | None:
+    """/proc of the process that reads the layers."""
+    for status in Path("/proc").glob("[0-9]*/status"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            text = status.read_text()
+            if "Name:\tdsec-unpack\n" in text and f"PPid:\t{importer}\n" in text:
+                return status.parent
+    return None
+
+
+@pytest.mark.threat_17
 def test_an_import_killed_while_it_unpacks_takes_the_unpacking_along(store, layout):
-    need("zstd")
     big = oci.tar([oci.entry(f"f{i}", data=os.urandom(1 << 20)) for i in range(128)])
     source = layout.tag(layout.manifest([big]), "1")
     process = store.start("x", source, "--kind", "base")
     roots = store.directory / "images" / "tmp"
     assert eventually(lambda: any(roots.glob("*/root/f*")), 30)
+    reads = unpacker_of(process.pid)
+    assert reads is not None
+    status = (reads / "status").read_text()
+    for kind in ("CapPrm", "CapEff", "CapBnd"):
+        assert f"{kind}:\t{UNPACK_CAPABILITIES:016x}\n" in status
+    assert "NoNewPrivs:\t1\n" in status
+    assert os.readlink(reads / "root") == str(next(roots.glob("*/root")))
+    assert os.readlink(reads / "ns/net") != os.readlink("/proc/self/ns/net")
     process.kill()
     process.wait()
     tree = next(roots.glob("*/root"))
@@ -377,8 +432,14 @@ def test_a_full_disk_is_said_and_leaves_nothing(layout, tmp_path):
     try:
         store = Store(small)
         layer = oci.tar([oci.entry("x", data=os.urandom(20 << 20))])
-        code, said = store.run("x", layout.tag(layout.manifest([layer]), "1"))
+        source = layout.tag(layout.manifest([layer]), "1")
+        code, said = store.run("x", source)
         assert (code, "No space left" in said) == (74, True), said
+        assert store.left() == []
+        need("skopeo")
+        saved = f"docker-archive:{save(source, tmp_path)}"
+        code, said = store.run("x", saved)
+        assert (code, "o space left" in said) == (74, True), said
         assert store.left() == []
     finally:
         subprocess.run(["umount", "-l", small], check=True)

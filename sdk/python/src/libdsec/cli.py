@@ -77,6 +77,7 @@ def _parser() -> argparse.ArgumentParser:
         "dsec run debian-python:12 --toolkit pytest:8 --cpu 2 --memory 1024 -- pytest --version",
         "dsec run debian-python:12 --env NAME=value --timeout 60 -o json -- sh -c 'echo $NAME'",
         "dsec run debian-python:12 --keep -- true",
+        "dsec run web:1 --use-entrypoint -- --port 80",
     )
     run.add_argument("image", metavar="IMAGE", help="base layer, NAME:TAG")
     run.add_argument("--workspace", metavar="W", help="workspace layer, NAME:TAG")
@@ -128,6 +129,11 @@ def _command_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--timeout", type=float, metavar="S", help="kill the command after S seconds"
     )
+    parser.add_argument(
+        "--use-entrypoint",
+        action="store_true",
+        help="CMD and ARG follow the image's Entrypoint; without any, the image's Cmd does",
+    )
     parser.usage = f"{parser.format_usage().removeprefix('usage: ').strip()} -- CMD [ARG ...]"
 
 
@@ -147,7 +153,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = _parser()
     options = parser.parse_args(arguments)
     if options.verb in ("run", "exec"):
-        if not command:
+        if not command and not options.use_entrypoint:
             parser.error(f"{options.verb} needs a command after `--`")
     elif command:
         parser.error(f"{options.verb} takes no command")
@@ -226,7 +232,11 @@ def _exec(options: argparse.Namespace) -> int:
 
 def _run_command(sandbox: Sandbox, options: argparse.Namespace) -> int:
     command = sandbox.commands.start(
-        options.cmd, env=dict(options.env), user=options.user, timeout=options.timeout
+        options.cmd,
+        env=dict(options.env),
+        user=options.user,
+        timeout=options.timeout,
+        use_entrypoint=options.use_entrypoint,
     )
     try:
         if options.output == "text":
