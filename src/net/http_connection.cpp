@@ -81,23 +81,20 @@ class http_connection final : public peer, public std::enable_shared_from_this<h
     if (problem) return bad_request(problem);
     const http_request& request = parser_->get();
     if (over_limit_) {
-      return refuse(http::status::service_unavailable, errc::unavailable,
+      return refuse(errc::unavailable,
                     "too many connections; retry later or raise gateway.max_connections");
     }
     const auto host = request.find(http::field::host);
     if (request.count(http::field::host) != 1) {
-      return refuse(http::status::bad_request, errc::invalid_argument,
-                    "exactly one Host header is needed");
+      return refuse(errc::invalid_argument, "exactly one Host header is needed");
     }
     if (!host_allowed(view(host->value()), door_)) {
-      return refuse(
-          http::status::forbidden, errc::permission_denied,
-          "Host '" + std::string(host->value()) + "' is not this gateway; use " + door_.address);
+      return refuse(errc::permission_denied, "Host '" + std::string(host->value()) +
+                                                 "' is not this gateway; use " + door_.address);
     }
     const auto origin = request.find(http::field::origin);
     if (origin != request.end() && !origin_allowed(view(origin->value()), view(host->value()))) {
-      return refuse(http::status::forbidden, errc::permission_denied,
-                    "pages of another origin may not use this gateway");
+      return refuse(errc::permission_denied, "pages of another origin may not use this gateway");
     }
     route(request);
   }
@@ -108,24 +105,21 @@ class http_connection final : public peer, public std::enable_shared_from_this<h
                     "request header is over " + std::to_string(header_limit) + " bytes");
     }
     if (problem == http::error::body_limit) {
-      return refuse(http::status::payload_too_large, errc::too_large,
+      return refuse(errc::too_large,
                     "request body is over " + std::to_string(body_limit) + " bytes");
     }
     // Errors of the parser have an answer; end of stream, timeouts and socket errors have nobody to
     // hear it.
     if (problem.category() == http::make_error_code(http::error::bad_method).category() &&
         problem != http::error::end_of_stream && problem != http::error::partial_message) {
-      return refuse(http::status::bad_request, errc::invalid_argument,
-                    "not an HTTP request: " + problem.message());
+      return refuse(errc::invalid_argument, "not an HTTP request: " + problem.message());
     }
     stream_.close();
   }
 
   void route(const http_request& request) {
     const auto path = path_of(view(request.target()));
-    if (!path)
-      return refuse(http::status::bad_request, errc::invalid_argument,
-                    "request target must be a path");
+    if (!path) return refuse(errc::invalid_argument, "request target must be a path");
     if (request.method() != http::verb::get) {
       return refuse(http::status::method_not_allowed, errc::invalid_argument,
                     "only GET is allowed here");
@@ -133,7 +127,7 @@ class http_connection final : public peer, public std::enable_shared_from_this<h
     if (*path == "/v1/ws") return upgrade(request);
     if (auto answer = hub_->callbacks.get(*path))
       return reply(std::move(*answer), request.keep_alive());
-    refuse(http::status::not_found, errc::not_found, "nothing at '" + std::string(*path) + "'");
+    refuse(errc::not_found, "nothing at '" + std::string(*path) + "'");
   }
 
   void upgrade(const http_request& request) {
@@ -145,7 +139,7 @@ class http_connection final : public peer, public std::enable_shared_from_this<h
     const auto key = bearer_token(view(request[http::field::authorization]));
     auto principal = key ? hub_->callbacks.authenticate(*key) : std::nullopt;
     if (!principal) {
-      return refuse(http::status::unauthorized, errc::unauthenticated,
+      return refuse(errc::unauthenticated,
                     key ? "this API key is not known" : "send 'Authorization: Bearer <API key>'");
     }
     stream_.expires_never();
@@ -153,6 +147,11 @@ class http_connection final : public peer, public std::enable_shared_from_this<h
                     {std::move(*principal), peer_});
   }
 
+  void refuse(errc code, std::string_view why) {
+    refuse(static_cast<http::status>(http_status(code)), code, why);
+  }
+
+  /// With a status that HTTP has for just that.
   void refuse(http::status status, errc code, std::string_view why) {
     reply({static_cast<unsigned>(status), "application/json", error_body(code, why)}, false);
   }

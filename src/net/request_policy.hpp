@@ -1,6 +1,6 @@
 // What an HTTP request must look like before the gateway listens to it: Host, Origin and
-// Authorization, and the typed error bodies of refusals. Pure functions over text, any thread;
-// nothing here can fail.
+// Authorization, and the status and typed error bodies of refusals. Pure functions over text, any
+// thread; nothing here can fail.
 #pragma once
 
 #include <cstdint>
@@ -28,6 +28,9 @@ bool origin_allowed(std::string_view origin, std::string_view host);
 
 /// KEY of "Bearer KEY"; nullopt for any other scheme or an empty key.
 std::optional<std::string_view> bearer_token(std::string_view authorization);
+
+/// The status of an HTTP answer that is this error (docs/errors.md).
+unsigned http_status(base::errc code);
 
 /// {"error":{"code":…,"message":…,"retryable":…}}
 std::string error_body(base::errc code, std::string_view message);
