@@ -53,9 +53,14 @@ struct instance_gone {
 struct command_forgotten {
   backends::command_failed failed;
 };
-using ledger_event =
-    std::variant<start_begun, start_done, stop_done, instance_gone, backends::command_started,
-                 backends::command_failed, backends::command_exited, command_forgotten>;
+/// A command has written something since its output was watched.
+struct output_grown {
+  std::string command_id;
+  backends::stream which = backends::stream::out;
+};
+using ledger_event = std::variant<start_begun, start_done, stop_done, instance_gone,
+                                  backends::command_started, backends::command_failed,
+                                  backends::command_exited, command_forgotten, output_grown>;
 
 class inbox {
  public:

@@ -131,13 +131,17 @@ proto::frame error_reply(std::uint64_t id, const base::error& why, std::string_v
   });
 }
 
-proto::frame hello_reply(std::uint64_t id, std::string_view edge) {
+proto::frame hello_reply(std::uint64_t id, const hello_answer& agreed) {
   return build(id, [&](auto body) {
     auto out = body.initHello();
-    out.setProtocolVersion(proto::protocol_version);
+    out.setProtocolVersion(agreed.version);
     out.setServer("dsecd");
-    put(edge, [&](auto t) { out.setEdge(t); });
+    put(agreed.edge, [&](auto t) { out.setEdge(t); });
     out.setMaxMessageBytes(static_cast<std::uint32_t>(proto::max_message_bytes));
+    out.setPacking(agreed.packed ? proto::Packing::PACKED : proto::Packing::NONE);
+    out.initFeatures(1).set(0, proto::feature_streams);
+    out.setMaxInFlight(static_cast<std::uint32_t>(proto::max_in_flight));
+    out.setMaxStreams(static_cast<std::uint32_t>(proto::max_streams));
   });
 }
 
@@ -211,6 +215,16 @@ proto::frame output_reply(std::uint64_t id, const backends::output_piece& piece,
     out.setOffset(piece.offset);
     out.setTotal(total.value_or(piece.offset + piece.data.size()));
     out.setEnded(total.has_value());
+  });
+}
+
+proto::frame lost_output_reply(std::uint64_t id, std::uint64_t total) {
+  return build(id, [&](auto body) {
+    auto out = body.initOutput();
+    out.setOffset(total);
+    out.setTotal(total);
+    out.setEnded(true);
+    out.setLost(true);
   });
 }
 

@@ -17,7 +17,14 @@ namespace dsec::actors {
 
 /// `object`: what it is about, where `why` does not say.
 proto::frame error_reply(std::uint64_t id, const base::error& why, std::string_view object = {});
-proto::frame hello_reply(std::uint64_t id, std::string_view edge);
+
+/// What both sides have agreed on.
+struct hello_answer {
+  std::string edge;
+  std::uint32_t version = 0;
+  bool packed = false;
+};
+proto::frame hello_reply(std::uint64_t id, const hello_answer& agreed);
 proto::frame pong_reply(std::uint64_t id);
 
 struct sandbox_view {
@@ -42,6 +49,8 @@ proto::frame commands_reply(std::uint64_t id, std::string_view sandbox_id,
 /// `total`: nullopt while the command runs; then what was read so far is all that is known.
 proto::frame output_reply(std::uint64_t id, const backends::output_piece& piece,
                           std::optional<std::uint64_t> total);
+/// Where all that a lost command has written was read: so much.
+proto::frame lost_output_reply(std::uint64_t id, std::uint64_t total);
 proto::frame file_data_reply(std::uint64_t id, std::string_view data, std::uint64_t offset,
                              std::uint64_t size);
 proto::frame file_written_reply(std::uint64_t id, std::uint64_t size);

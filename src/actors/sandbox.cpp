@@ -162,13 +162,14 @@ void sandbox_state::on_alarm(const alarm_rang& rang) {
   end_if_abandoned(at);
   expire_lifecycle_waiters(at);
   expire_command_waiters(at);
+  expire_output_waits(at);
   expire_file_operations(at);
   if (stop_again && *stop_again <= at) stop_instance(0);
   rearm();
 }
 
 void sandbox_state::rearm() {
-  auto earliest = stop_again.value_or(time_point::max());
+  auto earliest = std::min(stop_again.value_or(time_point::max()), outputs.earliest());
   const auto see = [&](const waiter& w) { earliest = std::min(earliest, w.deadline); };
   for (const auto& w : create_waiters) see(w);
   for (const auto& w : stop_waiters) see(w);
@@ -206,6 +207,7 @@ sandbox_self::behavior_type sandbox(sandbox_self::stateful_pointer<sandbox_state
       [self](inbox_filled) { self->state.on_inbox(); },
       [self](const lease_written& m) { self->state.on_lease_written(m); },
       [self](const answer_made& m) { self->state.desk.deliver(m); },
+      [self](const output_read& m) { self->state.on_output_read(m); },
       [self](const alarm_rang& m) { self->state.on_alarm(m); },
   };
 }

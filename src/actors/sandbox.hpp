@@ -7,7 +7,8 @@
 // sandbox.cpp            interface, events, alarms
 // sandbox_lifecycle.cpp  transition, start, stop
 // sandbox_exec.cpp       commands
-// sandbox_files.cpp      output, files
+// sandbox_output.cpp     their output
+// sandbox_files.cpp      files
 // sandbox_lease.cpp      the lease it is bound to
 #pragma once
 
@@ -21,6 +22,7 @@
 
 #include "actors/alarm.hpp"
 #include "actors/interfaces.hpp"
+#include "actors/output_waits.hpp"
 #include "actors/waiter.hpp"
 #include "actors/worker.hpp"
 
@@ -33,9 +35,16 @@ struct lease_written {
   lease bound;
   bool ok = false;
 };
+/// To oneself: what was read for an output_wait.
+struct output_read {
+  std::uint64_t token = 0;
+  reply answer;
+  bool nothing = false;  // there is none yet
+};
 using sandbox_self = sandbox_actor::extend<caf::reacts_to<inbox_filled>,   //
                                            caf::reacts_to<lease_written>,  //
                                            caf::reacts_to<answer_made>,    //
+                                           caf::reacts_to<output_read>,    //
                                            caf::reacts_to<alarm_rang>>;
 
 struct sandbox_state {
@@ -62,6 +71,7 @@ struct sandbox_state {
   std::vector<waiter> stop_waiters;
   std::unordered_map<std::string, std::vector<command_waiter>> command_waiters;  // by command id
   std::unordered_map<std::string, file_operation> file_operations;               // by command id
+  output_waits outputs;
   answer_desk desk;
   std::string just_ended;  // the command whose end is being handled
   time_point phase_since;
@@ -151,8 +161,16 @@ struct sandbox_state {
   void lose_commands();
   [[nodiscard]] base::error unknown_command(const std::string& command_id) const;
 
-  // sandbox_files.cpp
+  // sandbox_output.cpp
   caf::result<reply> on_read_output(const call& c, proto::ReadOutput::Reader request);
+  void read_for(output_wait w);
+  void on_output_read(const output_read& m);
+  base::result<void> watch_output(const output_range& of);
+  void apply(const output_grown& e);
+  void wake_for_output(const std::string& command_id);
+  void expire_output_waits(time_point at);
+
+  // sandbox_files.cpp
   caf::result<reply> on_read_file(const call& c, proto::ReadFile::Reader request);
   caf::result<reply> on_write_file(const call& c, proto::WriteFile::Reader request);
   caf::result<reply> begin_file_operation(const call& c, base::result<backends::exec_spec> spec);
@@ -181,3 +199,4 @@ sandbox_self::behavior_type sandbox(sandbox_self::stateful_pointer<sandbox_state
 
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::inbox_filled)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::lease_written)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::output_read)

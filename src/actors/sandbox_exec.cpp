@@ -160,6 +160,7 @@ void sandbox_state::after_end(const std::string& command_id) {
   just_ended = command_id;
   settle(command_id);
   just_ended.clear();
+  wake_for_output(command_id);
   auto evicted = book->commands.evict();
   if (evicted.empty()) return;
   const auto submitted =
@@ -226,8 +227,10 @@ void sandbox_state::expire_command_waiters(time_point at) {
 }
 
 void sandbox_state::lose_commands() {
-  for (const auto& command_id : book->commands.lose_all(why_not_running(book->record)))
+  for (const auto& command_id : book->commands.lose_all(why_not_running(book->record))) {
     settle(command_id);
+    wake_for_output(command_id);
+  }
   publish_use();
 }
 

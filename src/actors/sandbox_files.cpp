@@ -1,6 +1,6 @@
-// Output of commands, and files of a sandbox. A file operation is a command of the backend's own
-// kind under an id of ours: it runs inside with the user's permissions, its bytes pass through a
-// spool, and it is forgotten at once.
+// Files of a sandbox. A file operation is a command of the backend's own kind under an id of ours:
+// it runs inside with the user's permissions, its bytes pass through a spool, and it is forgotten
+// at once.
 #include <algorithm>
 #include <utility>
 
@@ -34,39 +34,6 @@ base::result<proto::frame> make_file_answer(std::uint64_t request, backends::ins
 }
 
 }  // namespace
-
-caf::result<reply> sandbox_state::on_read_output(const call& c, proto::ReadOutput::Reader request) {
-  const auto asked_id = text(request.getCommandId(), "commandId");
-  if (!asked_id) return refusal(c, asked_id.error());
-  const auto& command_id = *asked_id;
-  const auto* known = book->commands.find(command_id);
-  if (known == nullptr) return refusal(c, unknown_command(command_id));
-  const auto which = request.getStderr() ? backends::stream::err : backends::stream::out;
-  const bool lost = known->now == command::state::lost;
-  std::optional<std::uint64_t> total;
-  if (known->over() && !lost)
-    total = request.getStderr() ? known->exit.stderr_total : known->exit.stdout_total;
-  const auto offset = request.getOffset();
-  if (!book->instance || (total && offset >= *total))
-    return reply(output_reply(c.id, {{}, offset}, lost ? offset : total));
-  const auto length = std::min<std::uint64_t>(request.getLength(), proto::max_output_bytes);
-  auto waiter = make_waiter(c);
-  auto promise = waiter.promise;
-  answer_from_pool(std::move(waiter), [=, instance = book->instance, request_id = c.id,
-                                       cap = known->output_cap] {
-    if (lost) {
-      const auto piece = read_lost_output(*instance, command_id, which, cap, offset, length);
-      if (!piece) return error_reply(request_id, piece.error(), command_id);
-      // How much it wrote is known where there is no more.
-      return output_reply(request_id, *piece,
-                          piece->data.empty() ? std::optional(piece->offset) : std::nullopt);
-    }
-    const auto piece = instance->read_output(command_id, which, offset, length, total);
-    return piece ? output_reply(request_id, *piece, total)
-                 : error_reply(request_id, piece.error(), command_id);
-  });
-  return promise;
-}
 
 caf::result<reply> sandbox_state::on_read_file(const call& c, proto::ReadFile::Reader request) {
   return begin_file_operation(c, parse_read_file(request, book->record.spec, next_file_id()));

@@ -150,6 +150,7 @@ void ws_conn_state::accept(std::uint64_t id, proto::Request::Reader request,
   if (which == body::UNSET) {
     return send(error_reply(id, {errc::unsupported, "this server does not know the request", 0}));
   }
+  if (answer_about_stream(id, request.getBody())) return;
   const auto wait = request.getDeadlineMs() == 0
                         ? args.node.default_deadline
                         : std::chrono::milliseconds(request.getDeadlineMs());
@@ -171,10 +172,15 @@ void ws_conn_state::accept(std::uint64_t id, proto::Request::Reader request,
   hold_or_route(in_flight.emplace(id, std::move(p)).first->second);
 }
 
-/// The client's, or one of our own; the kernel is asked for chance once for a connection.
+/// The client's, or one of our own.
 std::string ws_conn_state::trace_of(proto::Request::Reader request, std::uint64_t serial) {
   const auto asked = request.getTraceId();
   if (asked.size() > 0) return base::shown({asked.begin(), asked.size()}, longest_trace);
+  return own_trace(serial);
+}
+
+/// The kernel is asked for chance once for a connection.
+std::string ws_conn_state::own_trace(std::uint64_t serial) {
   if (own_traces.empty()) own_traces = base::random_token(80) + "-";
   return own_traces + std::to_string(serial);
 }
@@ -365,6 +371,7 @@ void ws_conn_state::on_close(const close_connection& m) {
   for (const auto& [id, p] : std::exchange(in_flight, {})) {
     args.session->send(error_reply(id, {errc::unavailable, m.reason, 0}, p.sandbox_id));
   }
+  fail_streams({errc::unavailable, m.reason, 0});
   hang_up(m.reason);
 }
 
@@ -380,6 +387,7 @@ ws_conn_self::behavior_type ws_conn(ws_conn_self::stateful_pointer<ws_conn_state
       [self](connection_lost) { self->state.on_lost(); },
       [self](const close_connection& m) { self->state.on_close(m); },
       [self](const alarm_rang& m) { self->state.on_alarm(m); },
+      [self](const piece_written& m) { self->state.on_written(m); },
   };
 }
 

@@ -9,8 +9,9 @@
 // started goes on; only creates that were not answered are told to the edge, which withdraws them
 // in a while. The lease that the client named in hello is held for as long as this actor lives.
 //
-// ws_conn.cpp        requests and answers
-// ws_conn_hello.cpp  who the client is
+// ws_conn.cpp          requests and answers
+// ws_conn_hello.cpp    who the client is
+// ws_conn_streams.cpp  what it has open to be sent unasked
 #pragma once
 
 #include <caf/typed_event_based_actor.hpp>
@@ -25,11 +26,19 @@
 #include "actors/alarm.hpp"
 #include "actors/interfaces.hpp"
 #include "actors/lease_table.hpp"
+#include "actors/stream_table.hpp"
 #include "net/listener.hpp"
 
 namespace dsec::actors {
 
-using ws_conn_self = ws_conn_actor::extend<caf::reacts_to<alarm_rang>>;
+/// To oneself: a piece of a stream has gone to the socket, or will not any more.
+struct piece_written {
+  std::uint64_t stream_id = 0;
+  std::uint64_t serial = 0;  // of the stream
+};
+
+using ws_conn_self =
+    ws_conn_actor::extend<caf::reacts_to<alarm_rang>, caf::reacts_to<piece_written>>;
 
 /// What all connections of a node have in common.
 struct connection_setup {
@@ -73,6 +82,7 @@ struct ws_conn_state {
   ws_conn_self::pointer self;
   ws_conn_args args;
   bool greeted = false;
+  bool may_stream = false;  // the client said that it knows streams
   bool closing = false;
   std::unordered_map<std::uint64_t, pending> in_flight;  // by request id
   std::unordered_map<std::string, sandbox_actor> known;
@@ -80,7 +90,8 @@ struct ws_conn_state {
   std::size_t promised = 0;                                  // of all in flight
   std::unordered_map<std::string, std::size_t> promises_to;  // how many, by sandbox
   std::uint64_t last_serial = 0;
-  std::string own_traces;        // how the trace ids begin that are made here
+  std::string own_traces;  // how the trace ids begin that are made here
+  stream_table streams;
   lease_table::holder presence;  // holds the client's lease, however this actor ends
   alarm deadlines;
 
@@ -93,6 +104,7 @@ struct ws_conn_state {
   void on_lost();
   void on_close(const close_connection& m);
   void on_alarm(const alarm_rang& rang);
+  void on_written(const piece_written& m);
 
  private:
   void greet(std::uint64_t id, proto::Request::Reader request);
@@ -100,6 +112,7 @@ struct ws_conn_state {
   void accept(std::uint64_t id, proto::Request::Reader request, const proto::frame& frame);
   void hold_or_route(pending& p);
   void let_go_held();
+  std::string own_trace(std::uint64_t serial);
   std::string trace_of(proto::Request::Reader request, std::uint64_t serial);
   bool room_for(std::size_t bytes);
   [[nodiscard]] bool has_its_share(const pending& p) const;
@@ -118,6 +131,19 @@ struct ws_conn_state {
   void on_sandbox_down(std::uint64_t id, std::uint64_t serial);
   void send(const proto::frame& f);
   void hang_up(const std::string& reason);
+
+  // ws_conn_streams.cpp
+  /// Answers it if it is one about streams.
+  bool answer_about_stream(std::uint64_t id, proto::Request::Body::Reader body);
+  void answer_about(std::uint64_t id, const base::result<stream*>& s);
+  void go_on(stream& s);
+  void ask_for_piece(std::uint64_t id, std::uint64_t serial, const sandbox_actor& who);
+  void find_source(const stream& s);
+  void on_piece(std::uint64_t id, std::uint64_t serial, const proto::frame& reply);
+  void on_source_down(std::uint64_t id, std::uint64_t serial);
+  void send_piece(stream& s, const proto::frame& f);
+  void fail_stream(std::uint64_t id, std::uint64_t serial, const base::error& why);
+  void fail_streams(const base::error& why);
 };
 
 ws_conn_self::behavior_type ws_conn(ws_conn_self::stateful_pointer<ws_conn_state> self,
@@ -126,3 +152,4 @@ ws_conn_self::behavior_type ws_conn(ws_conn_self::stateful_pointer<ws_conn_state
 }  // namespace dsec::actors
 
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::ws_conn_args)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::piece_written)

@@ -119,6 +119,11 @@ class instance {
   virtual base::result<output_piece> read_output(const std::string& command_id, stream which,
                                                  std::uint64_t offset, std::uint64_t length,
                                                  std::optional<std::uint64_t> total) = 0;
+  /// Calls `grown`, once, when the command has written to the stream after this call, or when there
+  /// is nothing to watch any more; perhaps also when it has not. On the backend's own thread: it
+  /// must only hand over. Does not block. errc::capacity when the host has no more watches.
+  virtual base::result<void> watch_output(const std::string& command_id, stream which,
+                                          std::function<void()> grown) = 0;
   /// Drops the spools of an ended command. Its id stays used up; of a write_file that ended well
   /// recover() still tells id and written_size.
   virtual void forget(const std::string& command_id) = 0;

@@ -7,6 +7,7 @@ namespace dsec::net {
 
 base::result<proto::frame> decode(encoding e, std::span<const std::byte> message) {
   if (e == encoding::binary) return proto::frame::from_bytes(message);
+  if (e == encoding::packed) return proto::frame::from_packed(message);
   return proto::from_json(capnp::Schema::from<proto::Request>(),
                           {reinterpret_cast<const char*>(message.data()), message.size()});
 }
@@ -31,6 +32,7 @@ std::string refusal(const proto::frame& reply, const base::error& why) {
 }  // namespace
 
 outgoing::outgoing(encoding e, proto::frame reply) : frame_(std::move(reply)) {
+  if (e == encoding::packed) coded_ = frame_.packed();
   if (e != encoding::text) return;
   auto text = proto::to_json(reply_schema, frame_);
   if (text && text->size() > proto::max_message_bytes) {
@@ -38,7 +40,7 @@ outgoing::outgoing(encoding e, proto::frame reply) : frame_(std::move(reply)) {
                                                  std::to_string(proto::max_message_bytes) +
                                                  " bytes as text; ask for less, or in binary");
   }
-  text_ = text ? *std::move(text) : refusal(frame_, text.error());
+  coded_ = text ? *std::move(text) : refusal(frame_, text.error());
 }
 
 }  // namespace dsec::net

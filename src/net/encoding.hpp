@@ -1,6 +1,6 @@
-// The two encodings of a connection: binary messages carry Cap'n Proto as it is, text messages the
-// same as JSON (proto/json.hpp). The client's first message chooses; the other kind is refused
-// afterwards. Internal to src/net; pure.
+// The encodings of a connection: binary messages carry Cap'n Proto as it is, or packed when that
+// was agreed in hello, text messages the same as JSON (proto/json.hpp). The client's first message
+// chooses between binary and text; the other kind is refused afterwards. Internal to src/net; pure.
 #pragma once
 
 #include <span>
@@ -11,7 +11,7 @@
 
 namespace dsec::net {
 
-enum class encoding { undecided, binary, text };
+enum class encoding { undecided, binary, packed, text };
 
 /// A request from the bytes of one WebSocket message.
 base::result<proto::frame> decode(encoding e, std::span<const std::byte> message);
@@ -26,12 +26,12 @@ class outgoing {
   [[nodiscard]] bool empty() const { return frame_.empty(); }
   [[nodiscard]] const proto::frame& frame() const { return frame_; }
   [[nodiscard]] std::span<const std::byte> bytes() const {
-    return text_.empty() ? frame_.bytes() : std::as_bytes(std::span(text_));
+    return coded_.empty() ? frame_.bytes() : std::as_bytes(std::span(coded_));
   }
 
  private:
   proto::frame frame_;
-  std::string text_;
+  std::string coded_;  // unless it goes as it is
 };
 
 }  // namespace dsec::net

@@ -8,6 +8,7 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/strand.hpp>
+#include <boost/asio/thread_pool.hpp>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -47,6 +48,8 @@ class hub {
       : callbacks(std::move(callbacks)), beat(beat), max_connections_(config.max_connections) {}
 
   asio::io_context context;
+  /// Large messages become text, and are made of it, here: meanwhile the I/O threads serve others.
+  asio::thread_pool coders{1};
   const listener_callbacks callbacks;
   const heartbeat beat;
   std::uint16_t port = 0;

@@ -139,6 +139,7 @@ class tcp_listener final : public listener {
     // Every operation of an aborted connection ends at once, so the context runs out of work.
     for (auto& t : threads_) t.join();
     threads_.clear();
+    hub_->coders.join();
   }
 
  private:

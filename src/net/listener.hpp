@@ -24,6 +24,10 @@ class ws_session {
   virtual ~ws_session() = default;
   /// Queues a frame. Over max_queued_bytes the connection is closed.
   virtual void send(proto::frame f) = 0;
+  /// The same; everything after it, both ways, is in Cap'n Proto's packed encoding. Not for text.
+  virtual void send_then_pack(proto::frame f) = 0;
+  /// Whether the client speaks text. Known from its first message on.
+  [[nodiscard]] virtual bool is_text() = 0;
   /// Whether at most `level` bytes are queued or being written. If not, the handler's `room` is
   /// called, once, as soon as that is so.
   virtual bool queued_at_most(std::size_t level) = 0;

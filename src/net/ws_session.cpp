@@ -17,6 +17,7 @@
 
 #include <algorithm>
 #include <boost/asio/buffer.hpp>
+#include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/beast/core/bind_handler.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
@@ -42,6 +43,7 @@ constexpr auto close_patience = 5s;  // for the queue to drain, and again for th
 constexpr int unsent_limit_ms = 60'000;
 constexpr std::size_t idle_buffer_bytes = 64U << 10U;  // kept by a connection between messages
 constexpr std::size_t small_frame_bytes = 64U << 10U;  // not counted: credit bounds their number
+constexpr std::size_t large_text_bytes = 256U << 10U;  // a millisecond or more to read or write
 constexpr std::size_t max_reason_bytes = 123;          // RFC 6455, 5.5
 
 // Beast ends a connection by waiting, without a limit, for the client to close it too. Ours only
@@ -60,6 +62,11 @@ class ws_socket : public socket {
 
 class session final : public ws_session, public peer, public std::enable_shared_from_this<session> {
   enum class state { opening, open, closing, dead };
+
+  struct queued {
+    proto::frame frame;
+    encoding as = encoding::undecided;
+  };
 
   /// Call with mutex_ held: after the end nothing is posted any more, the I/O threads may be gone.
   template <class F>
@@ -101,8 +108,17 @@ class session final : public ws_session, public peer, public std::enable_shared_
 
   // --- from any thread ---
 
-  void send(proto::frame f) override {
-    std::deque<proto::frame> dropped;  // a frame that goes may call dealt_with()
+  void send(proto::frame f) override { queue(std::move(f), false); }
+
+  void send_then_pack(proto::frame f) override { queue(std::move(f), true); }
+
+  bool is_text() override {
+    const std::lock_guard lock(mutex_);
+    return encoding_ == encoding::text;
+  }
+
+  void queue(proto::frame f, bool pack_after) {
+    std::deque<queued> dropped;  // a frame that goes may call dealt_with()
     const std::lock_guard lock(mutex_);
     if (refusing_) return;
     queued_bytes_ += f.bytes().size();
@@ -113,7 +129,8 @@ class session final : public ws_session, public peer, public std::enable_shared_
         s.begin_close(close_code::try_again_later, "the client does not read its replies");
       });
     }
-    queue_.push_back(std::move(f));
+    queue_.push_back({std::move(f), encoding_});
+    if (pack_after) encoding_ = encoding::packed;
     if (!std::exchange(writer_awake_, true)) on_strand([](session& s) { s.write_next(); });
   }
 
@@ -195,17 +212,41 @@ class session final : public ws_session, public peer, public std::enable_shared_
     reading_ = false;
     if (state_ != state::open) return;  // the close handshake goes on without us
     if (problem) return refused_by_beast(problem) ? linger() : die();
-    const auto kind = stream_->got_text() ? encoding::text : encoding::binary;
-    if (encoding_ == encoding::undecided) {
-      encoding_ = kind;
-      stream_->text(kind == encoding::text);
-    }
-    if (encoding_ != kind) {
+    const auto kind = encoding_of_message();
+    if (!kind) {
       return begin_close(close_code::unknown_data,
                          "text and binary messages cannot alternate on one connection");
     }
-    const auto bytes = buffer_.cdata();
-    auto frame = decode(kind, {static_cast<const std::byte*>(bytes.data()), bytes.size()});
+    if (*kind == encoding::text && buffer_.size() > large_text_bytes) return decode_aside();
+    take(decode(*kind, bytes_of(buffer_)));
+  }
+
+  static std::span<const std::byte> bytes_of(const beast::flat_buffer& buffer) {
+    const auto bytes = buffer.cdata();
+    return {static_cast<const std::byte*>(bytes.data()), bytes.size()};
+  }
+
+  void decode_aside() {
+    auto text = std::make_shared<beast::flat_buffer>(std::exchange(buffer_, {}));
+    auto frame = std::make_shared<base::result<proto::frame>>();
+    aside([text, frame] { *frame = decode(encoding::text, bytes_of(*text)); },
+          operation([frame](session& s, error_code) {
+            if (s.state_ == state::open) s.take(std::move(*frame));
+          }));
+  }
+
+  /// Runs `work` on the coders' thread, then `done` on ours.
+  template <class Work, class Done>
+  void aside(Work work, Done done) {
+    // The context must not run out of work meanwhile, or `done` would never run.
+    asio::post(hub_->coders, [back = asio::make_work_guard(strand_), work = std::move(work),
+                              done = std::move(done)]() mutable {
+      work();
+      asio::post(back.get_executor(), [done = std::move(done)]() mutable { done(error_code()); });
+    });
+  }
+
+  void take(base::result<proto::frame> frame) {
     if (!frame) {
       malformed_ = true;
       watch_in(close_patience);
@@ -215,6 +256,18 @@ class session final : public ws_session, public peer, public std::enable_shared_
     if (buffer_.capacity() > idle_buffer_bytes) buffer_.shrink_to_fit();
     handler_.message(counted(*std::move(frame)));
     read_next();
+  }
+
+  /// Of the message that has come; nullopt when the connection began with the other kind.
+  std::optional<encoding> encoding_of_message() {
+    const bool text = stream_->got_text();
+    const std::lock_guard lock(mutex_);
+    if (encoding_ == encoding::undecided) {
+      encoding_ = text ? encoding::text : encoding::binary;
+      stream_->text(text);
+    }
+    if (text != (encoding_ == encoding::text)) return std::nullopt;
+    return encoding_;
   }
 
   /// Says when nobody holds the frame any more.
@@ -250,7 +303,7 @@ class session final : public ws_session, public peer, public std::enable_shared_
   // --- writer: one frame at a time, held meanwhile ---
 
   void write_next() {
-    proto::frame next;
+    queued next;
     {
       const std::lock_guard lock(mutex_);
       writer_awake_ = !queue_.empty();
@@ -259,11 +312,25 @@ class session final : public ws_session, public peer, public std::enable_shared_
         queue_.pop_front();
       }
     }
-    if (next.empty()) {
+    if (next.frame.empty()) {
       if (state_ == state::closing) shake_hands();
       return;
     }
-    writing_ = outgoing(encoding_, std::move(next));
+    if (next.as == encoding::text && next.frame.bytes().size() > large_text_bytes)
+      return encode_aside(std::move(next.frame));
+    write(outgoing(next.as, std::move(next.frame)));
+  }
+
+  void encode_aside(proto::frame f) {
+    auto text = std::make_shared<outgoing>();
+    aside([text, f = std::move(f)]() mutable { *text = outgoing(encoding::text, std::move(f)); },
+          operation([text](session& s, error_code) {
+            if (s.state_ != state::dead) s.write(std::move(*text));
+          }));
+  }
+
+  void write(outgoing next) {
+    writing_ = std::move(next);
     const auto bytes = writing_.bytes();
     stream_->async_write(asio::buffer(bytes.data(), bytes.size()),
                          operation([](session& s, error_code problem) { s.written(problem); }));
@@ -332,7 +399,7 @@ class session final : public ws_session, public peer, public std::enable_shared_
   void die() {
     if (state_ == state::dead) return;
     state_ = state::dead;
-    std::deque<proto::frame> dropped;
+    std::deque<queued> dropped;
     {
       const std::lock_guard lock(mutex_);
       refusing_ = true;
@@ -416,13 +483,13 @@ class session final : public ws_session, public peer, public std::enable_shared_
   steady::time_point heard_;    // something whole
   steady::time_point lived_;    // any sign of life, as watch() saw it
   std::size_t seen_bytes_ = 0;  // of buffer_, when watch() looked
-  encoding encoding_ = encoding::undecided;
   outgoing writing_;
   websocket::close_reason reason_;
 
   // Of everybody.
   std::mutex mutex_;
-  std::deque<proto::frame> queue_;
+  encoding encoding_ = encoding::undecided;
+  std::deque<queued> queue_;
   std::size_t queued_bytes_ = 0;           // of queue_ and writing_
   std::optional<std::size_t> room_level_;  // somebody waits for the queue to fall to it
   std::size_t pending_bytes_ = 0;          // of large frames that somebody holds

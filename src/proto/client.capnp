@@ -1,6 +1,6 @@
 @0xc3f85d3723784097;
 # The client protocol: what libdsec and dsecd say to each other over one WebSocket, one message each: binary
-# (unpacked Cap'n Proto) or the same as JSON text (json.hpp); docs/protocol.md. Ordinals are only ever appended. The first member of every union is
+# (Cap'n Proto, packed if hello says so) or the same as JSON text (json.hpp); docs/protocol.md. Ordinals are only ever appended. The first member of every union is
 # `unset` and is refused: an unknown member decodes as the first one. Deadlines are relative milliseconds.
 # Limits stand in limits.hpp.
 
@@ -31,11 +31,14 @@ struct Request {
     listImages @17 :Void;               # -> images
     listCommands @18 :SandboxRef;       # -> commands
     setDetached @19 :SetDetached;       # -> sandbox
+    openStream @20 :OpenStream;         # -> stream, at once; then streamData. These three need the feature "streams"
+    streamCredit @21 :StreamCredit;     # -> stream
+    closeStream @22 :StreamRef;         # -> stream, and no streamData after it
   }
 }
 
 struct Reply {
-  id @0 :UInt64;                # of the request
+  id @0 :UInt64;                # of the request; 0: answers none (streamData; error, when what came was no request)
 
   body :union {
     unset @1 :Void;
@@ -50,6 +53,8 @@ struct Reply {
     fileWritten @10 :FileWritten;
     images @11 :List(Image);
     commands @12 :List(Command);
+    stream @14 :Stream;
+    streamData @15 :StreamData;         # only over connections that have opened a stream
   }
   truncated @13 :Bool;          # sandboxes, commands: not all fit; missing are the sandboxes that were created first, ended ones before living ones, the oldest commands
 }
@@ -61,18 +66,30 @@ struct Error {
   retryable @3 :Bool;
 }
 
+enum Packing {
+  none @0;
+  packed @1;                    # Cap'n Proto's packed encoding (of the whole message, segment table included)
+}
+
 struct Hello {
-  protocolVersion @0 :UInt32;   # 1
+  protocolVersion @0 :UInt32;   # the newest that the client speaks
   client @1 :Text;              # "libdsec/0.1.0", in the log line of the connection
   leaseId @2 :Text;             # chosen by the client (as commandId), the same on all its connections: what it creates lives as long as it does; empty = none
   leaseMs @3 :UInt32;           # so long after the last connection with this lease its sandboxes end (ttl), 1,000 to 86,400,000; 0 = the server's default
+  oldestVersion @4 :UInt32;     # the oldest that it speaks; 0 = only protocolVersion
+  packing @5 :Packing;          # of all binary messages after hello and its reply, both ways
+  features @6 :List(Text);      # that it wants to use; those that the server does not have count for nothing
 }
 
 struct HelloReply {
-  protocolVersion @0 :UInt32;   # the one both sides now speak
+  protocolVersion @0 :UInt32;   # the one both sides now speak: the newest common one
   server @1 :Text;
   edge @2 :Text;
   maxMessageBytes @3 :UInt32;
+  packing @4 :Packing;          # as asked for
+  features @5 :List(Text);      # that the server has
+  maxInFlight @6 :UInt32;       # requests of a connection; further ones are not read
+  maxStreams @7 :UInt32;        # open on a connection
 }
 
 struct NetworkRule {
@@ -192,6 +209,7 @@ struct ReadOutput {
   stderr @2 :Bool;              # false: stdout
   offset @3 :UInt64;            # in the command's output, counted from 0
   length @4 :UInt32;            # at most; bounded by the message limit
+  waitMs @5 :UInt32;            # wait up to so long until there is something at offset, or the command has ended
 }
 
 struct Output {
@@ -199,6 +217,62 @@ struct Output {
   offset @1 :UInt64;            # of data; greater than asked for when bytes in between were dropped
   total @2 :UInt64;             # written so far
   ended @3 :Bool;               # the command ended: nothing comes after total
+  lost @4 :Bool;                # with ended: its sandbox ended before it, and total is what of its output there is
+}
+
+struct OpenStream {
+  # What there is at a source from an offset on, sent without being asked for piece by piece.
+  streamId @0 :UInt64;          # chosen by the client, unique among its open streams of this connection
+  credit @1 :UInt64;            # bytes of data that may be sent until there is more; without credit nothing is read
+  source :union {
+    unset @2 :Void;
+    output @3 :OutputSource;
+    file @4 :FileSource;
+  }
+}
+
+struct OutputSource {
+  # A command's stdout or stderr, followed until the command has ended.
+  sandboxId @0 :Text;
+  commandId @1 :Text;
+  stderr @2 :Bool;              # false: stdout
+  offset @3 :UInt64;
+}
+
+struct FileSource {
+  # A file, to its end.
+  sandboxId @0 :Text;
+  path @1 :Text;                # absolute
+  offset @2 :UInt64;
+  user @3 :Text;                # as in Exec
+}
+
+struct StreamRef { streamId @0 :UInt64; }
+
+struct StreamCredit {
+  streamId @0 :UInt64;
+  bytes @1 :UInt64;             # so many more
+}
+
+struct Stream {
+  streamId @0 :UInt64;
+  offset @1 :UInt64;            # of the next byte that is to be sent
+  credit @2 :UInt64;            # left
+}
+
+enum StreamEnd {
+  none @0;                      # it goes on
+  complete @1;                  # all that its source has was sent
+  failed @2;                    # see error; it may be opened again at where it had come to
+}
+
+struct StreamData {
+  streamId @0 :UInt64;
+  offset @1 :UInt64;            # of data; greater than where the last one ended when bytes in between were dropped
+  data @2 :Data;
+  end @3 :StreamEnd;            # anything but none: the stream is closed, its id is free
+  total @4 :UInt64;             # with complete: bytes of the source. Where data did not come to that, the disk has not taken the rest
+  error @5 :Error;              # with failed
 }
 
 struct ReadFile {

@@ -1,10 +1,13 @@
 #include "proto/frame.hpp"
 
+#include <capnp/serialize-packed.h>
 #include <kj/exception.h>
+#include <kj/io.h>
 
 #include <cstdint>
 #include <cstring>
 #include <string>
+#include <vector>
 
 namespace dsec::proto {
 namespace {
@@ -35,6 +38,15 @@ base::result<void> check_segment_table(std::span<const std::byte> bytes) {
   return {};
 }
 
+std::vector<kj::ArrayPtr<const capnp::word>> segments_of(capnp::MessageReader& message) {
+  std::vector<kj::ArrayPtr<const capnp::word>> all;
+  for (unsigned i = 0;; ++i) {
+    const auto segment = message.getSegment(i);
+    if (segment == nullptr) return all;
+    all.push_back(segment);
+  }
+}
+
 }  // namespace
 
 base::result<void> check_message_size(std::size_t bytes) {
@@ -50,14 +62,40 @@ base::result<frame> frame::from_bytes(std::span<const std::byte> bytes) {
   DSEC_CHECK(check_segment_table(bytes));
   auto words = kj::heapArray<capnp::word>(bytes.size() / 8);
   std::memcpy(words.begin(), bytes.data(), bytes.size());
+  return of(kj::mv(words));
+}
+
+base::result<frame> frame::from_packed(std::span<const std::byte> bytes) {
+  DSEC_CHECK(check_message_size(bytes.size()));
+  const kj::ArrayPtr<const kj::byte> packed(reinterpret_cast<const kj::byte*>(bytes.data()),
+                                            bytes.size());
+  std::size_t words = 0;
+  DSEC_CHECK(guarded([&] { words = capnp::computeUnpackedSizeInWords(packed); }));
+  DSEC_CHECK(check_message_size(words * 8));
+  std::vector<kj::ArrayPtr<const capnp::word>> segments;
   frame f;
-  f.words_ = std::make_shared<const kj::Array<capnp::word>>(kj::mv(words));
+  bool whole = false;
+  DSEC_CHECK(guarded([&] {
+    kj::ArrayInputStream in(packed);
+    auto options = reader_options();
+    options.traversalLimitInWords = words;  // bounds what the segment table may ask for, too
+    capnp::PackedMessageReader reader(in, options);
+    segments = segments_of(reader);
+    whole = in.tryGetReadBuffer().size() == 0;
+    f = of(capnp::messageToFlatArray({segments.data(), segments.size()}));
+  }));
+  if (segments.size() > max_segments) return fail(errc::protocol, "message has too many segments");
+  if (!whole) return fail(errc::protocol, "message size does not match its segment table");
   return f;
 }
 
 frame frame::from_builder(capnp::MessageBuilder& builder) {
+  return of(capnp::messageToFlatArray(builder));
+}
+
+frame frame::of(kj::Array<capnp::word> words) {
   frame f;
-  f.words_ = std::make_shared<const kj::Array<capnp::word>>(capnp::messageToFlatArray(builder));
+  f.words_ = std::make_shared<const kj::Array<capnp::word>>(kj::mv(words));
   return f;
 }
 
@@ -80,6 +118,15 @@ std::span<const std::byte> frame::bytes() const {
 kj::ArrayPtr<const capnp::word> frame::words() const {
   if (!words_) return nullptr;
   return words_->asPtr();
+}
+
+std::string frame::packed() const {
+  kj::VectorOutputStream out;
+  capnp::FlatArrayMessageReader reader(words(), reader_options());
+  const auto segments = segments_of(reader);
+  capnp::writePackedMessage(out, {segments.data(), segments.size()});
+  const auto bytes = out.getArray();
+  return {reinterpret_cast<const char*>(bytes.begin()), bytes.size()};
 }
 
 capnp::ReaderOptions reader_options() {

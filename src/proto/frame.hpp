@@ -11,6 +11,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
 #include <type_traits>
 #include <utility>
 
@@ -30,6 +31,10 @@ class frame {
   /// errc::too_large over max_message_bytes.
   static base::result<frame> from_bytes(std::span<const std::byte> bytes);
 
+  /// The same of a message in Cap'n Proto's packed encoding; the limit is that of what it unpacks
+  /// to.
+  static base::result<frame> from_packed(std::span<const std::byte> bytes);
+
   /// Flattens a message that this process built.
   static frame from_builder(capnp::MessageBuilder& builder);
 
@@ -39,8 +44,12 @@ class frame {
   [[nodiscard]] bool empty() const { return words_ == nullptr; }
   [[nodiscard]] std::span<const std::byte> bytes() const;
   [[nodiscard]] kj::ArrayPtr<const capnp::word> words() const;
+  /// In the packed encoding.
+  [[nodiscard]] std::string packed() const;
 
  private:
+  static frame of(kj::Array<capnp::word> words);
+
   std::shared_ptr<const kj::Array<capnp::word>> words_;
 };
 

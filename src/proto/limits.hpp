@@ -8,6 +8,11 @@
 namespace dsec::proto {
 
 inline constexpr std::uint32_t protocol_version = 1;
+inline constexpr std::uint32_t oldest_protocol_version = 1;
+
+/// What a server may have and a client may want, by name (hello).
+inline constexpr const char* feature_streams = "streams";
+inline constexpr std::size_t max_features = 64;
 
 /// One WebSocket message, bytes.
 inline constexpr std::size_t max_message_bytes = 16U << 20U;
@@ -31,6 +36,12 @@ inline constexpr std::size_t max_pending_bytes = 32U << 20U;
 /// further requests for such wait their turn, and output that would come inline is left to be asked
 /// for.
 inline constexpr std::size_t max_promised_bytes = 48U << 20U;
+/// Streams open on one connection, and what one of them may have on its way to the socket: together
+/// with the promises above less than what closes a connection (max_queued_bytes).
+inline constexpr std::size_t max_streams = 64;
+inline constexpr std::size_t stream_piece_bytes = 128U << 10U;
+/// Credit of one stream.
+inline constexpr std::uint64_t max_stream_credit = 1ULL << 40U;
 /// Bytes queued for a client that does not read, before its connection is closed: small replies
 /// only, beyond those above.
 inline constexpr std::size_t max_queued_bytes = 64U << 20U;

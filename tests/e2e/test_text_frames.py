@@ -6,7 +6,10 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +19,7 @@ from websockets.exceptions import ConnectionClosedError
 from websockets.sync.client import ClientConnection, connect
 
 PAGE = ROOT / "docs" / "protocol.md"
+STRANGER = Path(__file__).with_name("stranger.js")
 SECONDS = 30
 
 
@@ -51,21 +55,53 @@ def matches(said: Any, page: Any) -> bool:
     return page == "…" or said == page
 
 
-def conversation() -> list[tuple[str, str]]:
+def test_the_conversation_of_the_page_goes_as_it_says(wire: ClientConnection) -> None:
     text = PAGE.read_text()
     lines = text[text.index("## A conversation") :].split("```json\n")[1].split("```")[0].splitlines()
-    return [(a[2:], b[2:]) for a, b in zip(lines[::2], lines[1::2], strict=True)]
-
-
-def test_the_conversation_of_the_page_goes_as_it_says(wire: ClientConnection) -> None:
     sandbox = "…"
-    for asks, answers in conversation():
-        request = json.loads(asks.replace("IMAGE", TINY).replace("SANDBOX", sandbox))
-        reply = ask(wire, request)
-        if "createSandbox" in request["body"]:
-            sandbox = reply["body"]["sandbox"]["sandboxId"]
-        assert matches(reply, json.loads(answers.replace("SANDBOX", sandbox))), (asks, reply)
+    for line in lines:
+        direction, said = line[0], line[2:].replace("IMAGE", TINY).replace("SANDBOX", sandbox)
+        if direction == ">":
+            wire.send(said)
+            continue
+        reply = json.loads(wire.recv(SECONDS))
+        sandbox = reply["body"].get("sandbox", {}).get("sandboxId", sandbox)
+        assert matches(reply, json.loads(said)), (said, reply)
     assert sandbox != "…"
+
+
+def node() -> list[str]:
+    """Node.js, with the WebSocket that it has or else that of the package ws."""
+    program = shutil.which("node")
+    if program is None:
+        pytest.skip("no node: install nodejs and node-ws")
+    own = [program, "--experimental-websocket"]
+    if subprocess.run([*own, "-e", "WebSocket"], capture_output=True).returncode == 0:
+        return own
+    if subprocess.run([program, "-e", "require('ws')"], capture_output=True).returncode != 0:
+        pytest.skip("node has no WebSocket: install node-ws")
+    return [program]
+
+
+def test_a_client_written_from_the_page_alone_works(daemon: Daemon) -> None:
+    assert len(STRANGER.read_text().splitlines()) <= 60
+    done = subprocess.run(
+        [*node(), STRANGER, daemon.state, TINY], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    steps = [json.loads(line) for line in done.stdout.splitlines()]
+    assert matches(
+        {step.pop("step"): step for step in steps},
+        {
+            "hello": {"protocolVersion": 1},
+            "create": {"sandboxId": "…"},
+            "exec": {"state": "ended", "exitCode": 7},
+            "output": {"text": "1\n2\n3\n", "total": 12, "ended": True},
+            "file": {"text": "héllo", "size": 6, "endOfFile": True},
+            "error": {"code": "not_found", "retryable": False},
+            "stop": {"phase": "stopped"},
+        },
+    )
 
 
 def test_megabytes_pass_as_text(wire: ClientConnection) -> None:

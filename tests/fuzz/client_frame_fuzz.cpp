@@ -1,5 +1,6 @@
-// What a client may send: bytes to a frame, then every field of the Request in it, as a handler
-// that trusts nothing would read them. Errors are values; anything else is a finding.
+// What a client may send: bytes to a frame (as they are, and packed), then every field of the
+// Request in it, as a handler that trusts nothing would read them. Errors are values; anything else
+// is a finding.
 #include <capnp/dynamic.h>
 
 #include <cstddef>
@@ -44,10 +45,13 @@ void read_all(const capnp::DynamicValue::Reader& value) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  auto frame = dsec::proto::frame::from_bytes(std::as_bytes(std::span(data, size)));
-  if (!frame) return 0;
-  auto outcome = dsec::proto::view<dsec::proto::Request>(*std::move(frame))
-                     .read([](dsec::proto::Request::Reader request) { read_all(request); });
-  (void)outcome;
+  const auto bytes = std::as_bytes(std::span(data, size));
+  for (const auto& frame :
+       {dsec::proto::frame::from_bytes(bytes), dsec::proto::frame::from_packed(bytes)}) {
+    if (!frame) continue;
+    auto outcome = dsec::proto::view<dsec::proto::Request>(*frame).read(
+        [](dsec::proto::Request::Reader request) { read_all(request); });
+    (void)outcome;
+  }
   return 0;
 }

@@ -1,12 +1,13 @@
-// Writes the seeds of fuzz_client_frame: one Request per member of its body, every field filled in,
-// so that a new member gets a seed without a change here.  usage: make_client_frame_corpus
-// DIRECTORY
+// Writes the seeds of fuzz_client_frame: one Request per member of its body, as it is and packed,
+// every field filled in, so that a new member gets a seed without a change here.  usage:
+// make_client_frame_corpus DIRECTORY
 #include <capnp/dynamic.h>
 
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <string_view>
 
 #include "proto/client.capnp.h"
 #include "proto/frame.hpp"
@@ -27,7 +28,13 @@ void fill_list(capnp::DynamicList::Builder list) {
 
 void fill_field(capnp::DynamicStruct::Builder into, capnp::StructSchema::Field field) {
   const auto type = field.getType();
-  if (type.isStruct()) return fill(into.init(field).as<capnp::DynamicStruct>());
+  if (type.isStruct()) {
+    auto inner = into.init(field).as<capnp::DynamicStruct>();
+    fill(inner);
+    const auto members = inner.getSchema().getUnionFields();
+    if (members.size() > 0) fill_field(inner, members[members.size() - 1]);
+    return;
+  }
   if (type.isList()) return fill_list(into.init(field, 2).as<capnp::DynamicList>());
   if (type.isText()) return into.set(field, "text");
   if (type.isData())
@@ -39,11 +46,14 @@ void fill_field(capnp::DynamicStruct::Builder into, capnp::StructSchema::Field f
 
 void fill(capnp::DynamicStruct::Builder into) {
   for (const auto field : into.getSchema().getNonUnionFields()) {
-    // A group with a union inside was given its member by the caller.
-    const bool has_union =
-        field.getType().isStruct() && field.getType().asStruct().getUnionFields().size() > 0;
-    if (!has_union) fill_field(into, field);
+    // main() chooses what a request is.
+    if (field.getProto().getName() != "body") fill_field(into, field);
   }
+}
+
+void write(const std::filesystem::path& file, std::string_view bytes) {
+  std::ofstream(file, std::ios::binary)
+      .write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
 }
 
 }  // namespace
@@ -56,11 +66,9 @@ int main(int argc, char** argv) {
     fill(request);
     fill_field(request.getBody(), member);
     const auto frame = dsec::proto::frame::from_builder(builder);
-    const std::filesystem::path file =
-        std::filesystem::path(argv[1]) / member.getProto().getName().cStr();
-    std::ofstream(file, std::ios::binary)
-        .write(reinterpret_cast<const char*>(frame.bytes().data()),
-               static_cast<std::streamsize>(frame.bytes().size()));
+    const auto file = std::filesystem::path(argv[1]) / member.getProto().getName().cStr();
+    write(file, {reinterpret_cast<const char*>(frame.bytes().data()), frame.bytes().size()});
+    write(file.string() + ".packed", frame.packed());
   }
   return 0;
 }

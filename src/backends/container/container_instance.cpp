@@ -232,6 +232,12 @@ result<backends::output_piece> container_instance::read_output(const std::string
   return parts_->spool->read(command_id, which, command->spool_cap, offset, length, total);
 }
 
+result<void> container_instance::watch_output(const std::string& command_id, backends::stream which,
+                                              std::function<void()> grown) {
+  if (!commands_.find(command_id)) return fail(errc::not_found, "no command '" + command_id + "'");
+  return parts_->host.outputs.once(parts_->spool->file(command_id, which), std::move(grown));
+}
+
 void container_instance::forget(const std::string& command_id) {
   drop(command_id, true);
 }

@@ -35,6 +35,8 @@ class container_instance final : public backends::instance {
                                                    backends::stream which, std::uint64_t offset,
                                                    std::uint64_t length,
                                                    std::optional<std::uint64_t> total) override;
+  base::result<void> watch_output(const std::string& command_id, backends::stream which,
+                                  std::function<void()> grown) override;
   void forget(const std::string& command_id) override;
   void withdraw(const std::string& command_id) override;
   base::result<backends::usage> usage() override;

@@ -16,6 +16,7 @@
 #include "backends/container/launcher.hpp"
 #include "backends/container/layer_cache.hpp"
 #include "backends/container/slot_pool.hpp"
+#include "backends/container/spool_watch.hpp"
 #include "backends/container/trash.hpp"
 #include "backends/sys/event_loop.hpp"
 #include "base/config.hpp"
@@ -53,6 +54,7 @@ struct sandbox_host {
   base::paths paths;
   cgroup_tree groups;
   std::unique_ptr<sys::event_loop> loop;
+  spool_watch outputs;
   sandbox_registry sandboxes;
   inheritance left;  // what an earlier dsecd left
   std::unique_ptr<container::trash> trash;

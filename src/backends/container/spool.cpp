@@ -152,6 +152,10 @@ result<output_piece> spool_dir::read(const std::string& command, stream which, s
   return piece;
 }
 
+std::filesystem::path spool_dir::file(const std::string& command, stream which) const {
+  return path_ / file_name(command, which);
+}
+
 void spool_dir::forget(const std::string& command) const {
   for (const auto which : {stream::out, stream::err})
     ::unlink((path_ / file_name(command, which)).c_str());

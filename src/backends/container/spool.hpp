@@ -43,6 +43,9 @@ class spool_dir {
                                                           std::uint64_t offset,
                                                           std::uint64_t length,
                                                           std::optional<std::uint64_t> total) const;
+  /// Where a command's stream is kept.
+  [[nodiscard]] std::filesystem::path file(const std::string& command,
+                                           backends::stream which) const;
   void forget(const std::string& command) const;
   /// Drops the spools of all commands but those that are `known`.
   [[nodiscard]] base::result<void> retain(

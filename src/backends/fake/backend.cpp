@@ -36,6 +36,10 @@ class handle final : public backends::instance {
                                                    std::optional<std::uint64_t> total) override {
     return of_->read_output(command_id, which, offset, length, total);
   }
+  base::result<void> watch_output(const std::string& command_id, backends::stream which,
+                                  std::function<void()> grown) override {
+    return of_->watch_output(command_id, which, std::move(grown));
+  }
   void forget(const std::string& command_id) override {
     if (check()) of_->forget(command_id);
   }

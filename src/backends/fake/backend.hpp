@@ -17,6 +17,7 @@
 #include <cstddef>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "backends/backend.hpp"
@@ -52,6 +53,9 @@ class backend final : public backends::backend {
   }
   void finish(const std::string& sandbox_id, const std::string& command_id, fate f = {}) {
     host_->finish(sandbox_id, command_id, std::move(f));
+  }
+  void write(const std::string& sandbox_id, const std::string& command_id, std::string_view text) {
+    host_->write(sandbox_id, command_id, text);
   }
   [[nodiscard]] std::size_t live() const { return host_->live(); }
   [[nodiscard]] std::vector<std::string> steps() const { return host_->steps(); }

@@ -23,6 +23,11 @@ void host::finish(const std::string& sandbox_id, const std::string& command_id, 
   must_be(find(sandbox_id), sandbox_id)->finish(command_id, std::move(f));
 }
 
+void host::write(const std::string& sandbox_id, const std::string& command_id,
+                 std::string_view text) {
+  must_be(find(sandbox_id), sandbox_id)->write(command_id, text);
+}
+
 void host::lose(const std::string& sandbox_id) {
   must_be(find(sandbox_id), sandbox_id)
       ->fail(base::cause::lost, "its launcher ended and it with it");

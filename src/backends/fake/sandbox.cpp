@@ -168,7 +168,7 @@ base::result<void> sandbox::exec(backends::exec_spec spec) {
     f = decide(spec);
     sink = sink_;
     std::string().swap(spec.stdin_data);
-    command c{std::move(spec), f, at, running{}, false, false};
+    command c{std::move(spec), f, at, running{}, false, false, {}};
     if (f.refused) {
       c.end = backends::command_failed{command_id, *f.refused};
       c.told = sink != nullptr;
@@ -261,6 +261,28 @@ base::result<backends::output_piece> sandbox::read_output(const std::string& com
   if (offset < layout.dropped_from() && end > layout.cap) end = layout.dropped_from();
   if (offset >= end) return backends::output_piece{{}, offset};
   return backends::output_piece{all.substr(offset, std::min(length, end - offset)), offset};
+}
+
+base::result<void> sandbox::watch_output(const std::string& command_id, backends::stream which,
+                                         std::function<void()> grown) {
+  DSEC_CHECK(host_.step("watch_output", id_));
+  const std::scoped_lock lock(mutex_);
+  const auto it = commands_.find(command_id);
+  if (it == commands_.end()) return base::fail(errc::not_found, "no command '" + command_id + "'");
+  if (which == backends::stream::out) it->second.watchers.push_back(std::move(grown));
+  return {};
+}
+
+void sandbox::write(const std::string& command_id, std::string_view text) {
+  std::vector<std::function<void()>> told;
+  {
+    const std::scoped_lock lock(mutex_);
+    const auto it = commands_.find(command_id);
+    if (it == commands_.end()) return;
+    it->second.what.out += text;
+    told.swap(it->second.watchers);
+  }
+  for (const auto& grown : told) grown();
 }
 
 void sandbox::forget(const std::string& command_id) {

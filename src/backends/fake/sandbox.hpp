@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -47,10 +48,14 @@ class sandbox final : public std::enable_shared_from_this<sandbox> {
                                                    backends::stream which, std::uint64_t offset,
                                                    std::uint64_t length,
                                                    std::optional<std::uint64_t> total);
+  base::result<void> watch_output(const std::string& command_id, backends::stream which,
+                                  std::function<void()> grown);
   void forget(const std::string& command_id);
   void withdraw(const std::string& command_id);
   base::result<void> stop();
 
+  /// A held command writes to its stdout.
+  void write(const std::string& command_id, std::string_view text);
   void fail(base::cause why, std::string detail);
   void finish(const std::string& command_id, const fate& f, bool timed_out = false);
 
@@ -62,8 +67,9 @@ class sandbox final : public std::enable_shared_from_this<sandbox> {
     fate what;
     std::chrono::system_clock::time_point started;
     end_of_command end;
-    bool told = false;       // its end was handed on, and is in the log
-    bool forgotten = false;  // write_file: only its size is kept
+    bool told = false;                            // its end was handed on, and is in the log
+    bool forgotten = false;                       // write_file: only its size is kept
+    std::vector<std::function<void()>> watchers;  // of its stdout
   };
   using news = std::vector<
       std::variant<backends::command_started, backends::command_failed, backends::command_exited>>;

@@ -35,9 +35,9 @@ struct script {
   std::function<fate(const backends::exec_spec&)> write{};
   /// Held commands time out in real time. Not where time is virtual.
   bool held_time_out = true;
-  /// Called at the beginning of each step ("start", "exec", "kill", "read_output", "stop",
-  /// "recover", "end_unrecovered"), on the caller's thread; an error makes the step fail, and it
-  /// may block as long as it likes. Default: all succeed at once.
+  /// Called at the beginning of each step ("start", "exec", "kill", "read_output", "watch_output",
+  /// "stop", "recover", "end_unrecovered"), on the caller's thread; an error makes the step fail,
+  /// and it may block as long as it likes. Default: all succeed at once.
   std::function<base::result<void>(std::string_view step, const std::string& sandbox_id)> on_step{};
 };
 

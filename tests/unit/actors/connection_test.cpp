@@ -70,6 +70,95 @@ TEST_CASE("another protocol version is unsupported") {
   CHECK_FALSE(s.session->closed.empty());
 }
 
+namespace {
+
+struct greeting {
+  std::uint32_t version = 0, most_streams = 0, most_in_flight = 0;
+  bool packed = false;
+  std::vector<std::string> features;
+};
+
+/// What a connection that says this hello is answered.
+greeting greet(stranger& s, const std::function<void(proto::Hello::Builder)>& more) {
+  s.say(request([&](auto r) {
+    r.setId(1);
+    auto hello = r.getBody().initHello();
+    hello.setProtocolVersion(1);
+    more(hello);
+  }));
+  greeting g;
+  const auto read = proto::view<proto::Reply>(s.session->sent.at(0)).read([&](auto reply) {
+    if (!reply.getBody().isHello()) return;
+    const auto hello = reply.getBody().getHello();
+    g.version = hello.getProtocolVersion();
+    g.packed = hello.getPacking() == proto::Packing::PACKED;
+    g.most_streams = hello.getMaxStreams();
+    g.most_in_flight = hello.getMaxInFlight();
+    for (const auto f : hello.getFeatures()) g.features.emplace_back(f.begin(), f.size());
+  });
+  REQUIRE(read);
+  return g;
+}
+
+}  // namespace
+
+TEST_CASE("of the versions that a client speaks the newest common one is spoken") {
+  node_fixture node;
+  stranger newer(node);
+  CHECK(greet(newer, [](auto h) {
+          h.setProtocolVersion(99);
+          h.setOldestVersion(1);
+        }).version == 1);
+  for (const auto& [oldest, newest] : {std::pair{2U, 99U}, std::pair{5U, 1U}}) {
+    stranger s(node);
+    CHECK(greet(s, [&](auto h) {
+            h.setProtocolVersion(newest);
+            h.setOldestVersion(oldest);
+          }).version == 0);
+    CHECK(decode(s.session->sent.at(0)).code == "unsupported");
+    CHECK(s.session->closed.size() == 1);
+  }
+}
+
+TEST_CASE("hello tells limits and features, and names none that it does not know") {
+  node_fixture node;
+  stranger s(node);
+  const auto g = greet(s, [](auto h) {
+    auto wanted = h.initFeatures(2);
+    wanted.set(0, "teleport");
+    wanted.set(1, "streams");
+  });
+  CHECK(g.features == std::vector<std::string>{"streams"});
+  CHECK(g.most_streams == proto::max_streams);
+  CHECK(g.most_in_flight == proto::max_in_flight);
+  CHECK_FALSE(g.packed);
+  CHECK_FALSE(s.session->packs);
+}
+
+TEST_CASE("packing is the client's choice, for binary messages") {
+  node_fixture node;
+  stranger binary(node);
+  CHECK(greet(binary, [](auto h) { h.setPacking(proto::Packing::PACKED); }).packed);
+  CHECK(binary.session->packs);
+  CHECK(binary.session->granted == proto::max_in_flight + 1);
+  stranger text(node);
+  text.session->text = true;
+  greet(text, [](auto h) { h.setPacking(proto::Packing::PACKED); });
+  CHECK(decode(text.session->sent.at(0)).code == "invalid_argument");
+  CHECK_FALSE(text.session->packs);
+  CHECK(text.session->closed.size() == 1);
+}
+
+TEST_CASE("a packing that is not known and a thousand features are refused") {
+  node_fixture node;
+  stranger odd(node);
+  greet(odd, [](auto h) { h.setPacking(static_cast<proto::Packing>(7)); });
+  CHECK(decode(odd.session->sent.at(0)).code == "unsupported");
+  stranger greedy(node);
+  greet(greedy, [](auto h) { h.initFeatures(1000); });
+  CHECK(decode(greedy.session->sent.at(0)).code == "invalid_argument");
+}
+
 TEST_CASE("an unset or unknown request is refused, and the connection goes on") {
   node_fixture node;
   client alice(node, "alice");

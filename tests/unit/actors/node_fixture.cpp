@@ -168,6 +168,10 @@ void decode_rest(proto::Reply::Body::Reader body, answer& a) {
       a.kind = "file_written";
       a.size = body.getFileWritten().getSize();
       break;
+    case proto::Reply::Body::STREAM:
+      a.kind = "stream";
+      a.offset = body.getStream().getOffset();
+      break;
     default:
       a.kind = "?";
   }

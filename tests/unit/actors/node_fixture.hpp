@@ -102,15 +102,35 @@ answer decode(const proto::frame& f);
 
 class recording_session final : public net::ws_session {
  public:
-  void send(proto::frame f) override { sent.push_back(std::move(f)); }
+  void send(proto::frame f) override { sent.push_back(holds ? std::move(f) : written(f)); }
+  void send_then_pack(proto::frame f) override {
+    send(std::move(f));
+    packs = true;
+  }
+  bool is_text() override { return text; }
   bool queued_at_most(std::size_t level) override { return queued <= level; }
   void grant(std::uint32_t n) override { granted += n; }
   void close(std::string reason) override { closed.push_back(std::move(reason)); }
 
+  /// What it holds goes to the socket.
+  void release() {
+    holds = false;
+    for (auto& f : sent) f = written(f);
+  }
+
   std::vector<proto::frame> sent;
   std::vector<std::string> closed;
   std::uint32_t granted = 0;
+  bool holds = false;  // nothing of what is sent goes to the socket
+  bool packs = false;
+  bool text = false;
   std::size_t queued = 0;  // bytes that the client has not read, as the test says
+
+ private:
+  /// The same, which nobody holds.
+  static proto::frame written(const proto::frame& f) {
+    return *proto::frame::from_bytes(f.bytes());
+  }
 };
 
 class node_fixture;

@@ -120,6 +120,44 @@ TEST_CASE("a connection that begins with text is answered in text") {
   CHECK(std::ranges::equal(bytes, std::as_bytes(std::span(ping))));
 }
 
+TEST_CASE("after a frame that says so both ways are packed") {
+  gateway_fixture gateway;
+  raw_client client(gateway.port());
+  REQUIRE(client.upgrade("right-key") == 101);
+  const auto session = gateway.session();
+  session->grant(2);
+  client.send_frame(ws_frame::binary, ping_request(1));
+  REQUIRE(gateway.eventually([](const auto& all) { return all[0].messages.size() == 1; }));
+  CHECK_FALSE(session->is_text());
+  session->send_then_pack(pong(1));
+  session->send(pong(2));
+  const auto plain = client.frame();
+  REQUIRE(plain);
+  CHECK(std::ranges::equal(std::as_bytes(std::span(plain->payload)), pong(1).bytes()));
+  const auto packed = client.frame();
+  REQUIRE(packed);
+  CHECK(packed->payload == pong(2).packed());
+  const auto ping = ping_request(3);
+  const auto request = dsec::proto::frame::from_bytes(std::as_bytes(std::span(ping)));
+  client.send_frame(ws_frame::binary, request->packed());
+  REQUIRE(gateway.eventually([](const auto& all) { return all[0].messages.size() == 2; }));
+  CHECK(std::ranges::equal(gateway.seen()[0].messages[1].bytes(), request->bytes()));
+}
+
+TEST_CASE("what is not packed is no message on a packed connection") {
+  gateway_fixture gateway;
+  raw_client client(gateway.port());
+  REQUIRE(client.upgrade("right-key") == 101);
+  const auto session = gateway.session();
+  session->grant(2);
+  client.send_frame(ws_frame::binary, ping_request(1));
+  REQUIRE(gateway.eventually([](const auto& all) { return all[0].messages.size() == 1; }));
+  session->send_then_pack(pong(1));
+  client.send_frame(ws_frame::binary, std::string(64, '\xff'));
+  REQUIRE(gateway.eventually([](const auto& all) { return all[0].malformed.size() == 1; }));
+  CHECK(gateway.seen()[0].malformed[0].code == dsec::base::errc::protocol);
+}
+
 TEST_CASE("a reply that is too large as text is an error to its request") {
   gateway_fixture gateway;
   capnp::MallocMessageBuilder builder;
@@ -135,6 +173,44 @@ TEST_CASE("a reply that is too large as text is an error to its request") {
   REQUIRE(answer);
   CHECK_THAT(answer->payload,
              Catch::Contains(R"("id":"5")") && Catch::Contains(R"("code":"too_large")"));
+}
+
+TEST_CASE("large messages in text hold up nobody else, and keep their order") {
+  gateway_fixture gateway;
+  gateway.echo = true;
+  raw_client large(gateway.port());
+  REQUIRE(large.upgrade("right-key") == 101);
+  gateway.session()->grant(8);
+  const std::string data(12U << 20U, 'A');
+  const std::string write = R"({"id":1,"body":{"writeFile":{"data":")" + data + R"("}}})";
+  raw_client small(gateway.port());
+  REQUIRE(small.upgrade("right-key") == 101);
+  gateway.session(1)->grant(100);
+  large.send_frame(ws_frame::text, write);
+  large.send_frame(ws_frame::text, R"({"id":2,"body":{"ping":null}})");
+  for (std::uint64_t i = 1; i <= 50; ++i) {
+    small.send_frame(ws_frame::binary, ping_request(i));
+    CHECK(small.frame().value().payload == ping_request(i));
+  }
+  REQUIRE(gateway.eventually([](const auto& all) { return all[0].messages.size() == 2; }));
+  std::vector<std::uint64_t> ids;
+  const auto seen = gateway.seen();
+  for (const auto& f : seen[0].messages) {
+    REQUIRE(dsec::proto::view<dsec::proto::Request>(f).read(
+        [&](auto request) { ids.push_back(request.getId()); }));
+  }
+  CHECK(ids == std::vector<std::uint64_t>{1, 2});
+}
+
+TEST_CASE("a listener stops while a large text is read") {
+  gateway_fixture gateway;
+  raw_client client(gateway.port());
+  REQUIRE(client.upgrade("right-key") == 101);
+  gateway.session()->grant(1);
+  client.send_frame(ws_frame::text, R"({"id":1,"body":{"writeFile":{"data":")" +
+                                        std::string(12U << 20U, 'A') + R"("}}})");
+  gateway.door->stop();
+  CHECK(gateway.eventually(one_closed));
 }
 
 TEST_CASE("text that does not fit the schema is reported with the member's name") {

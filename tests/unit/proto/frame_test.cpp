@@ -1,6 +1,9 @@
 #include "proto/frame.hpp"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
+#include <span>
+#include <string>
 
 #include "unit/proto/messages.hpp"
 
@@ -93,6 +96,36 @@ TEST_CASE("a message of several segments is read across them") {
     return r.getBody().getWriteFile().getData()[999];
   });
   CHECK(last.value() == 7);
+}
+
+TEST_CASE("a message survives being packed") {
+  const frame plain = accepted(ping(42));
+  const auto packed = plain.packed();
+  CHECK(packed.size() < plain.bytes().size());
+  const auto back = frame::from_packed(std::as_bytes(std::span(packed)));
+  REQUIRE(back);
+  CHECK(std::ranges::equal(back->bytes(), plain.bytes()));
+}
+
+TEST_CASE("what is packed wrongly is a protocol error") {
+  const auto packed = accepted(ping(42)).packed();
+  for (std::size_t length = 0; length < packed.size(); ++length) {
+    const auto cut = frame::from_packed(std::as_bytes(std::span(packed.data(), length)));
+    CAPTURE(length);
+    REQUIRE_FALSE(cut);
+    CHECK(cut.error().code == errc::protocol);
+  }
+  const auto longer = packed + std::string(2, '\0');
+  CHECK(frame::from_packed(std::as_bytes(std::span(longer))).error().code == errc::protocol);
+}
+
+TEST_CASE("a packed bomb is refused before it is unpacked") {
+  // Two bytes stand for 256 words of zeros.
+  std::string bomb;
+  for (int i = 0; i < 1'000'000; ++i) bomb += {'\0', '\xff'};
+  const auto refused = frame::from_packed(std::as_bytes(std::span(bomb)));
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().code == errc::too_large);
 }
 
 TEST_CASE("pointers out of the message are an error value, not an exception") {

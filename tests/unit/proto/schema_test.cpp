@@ -1,10 +1,12 @@
 #include <capnp/dynamic.h>
 #include <capnp/schema.h>
 
+#include <array>
 #include <catch2/catch.hpp>
 #include <set>
 #include <string>
 
+#include "proto/json.hpp"
 #include "unit/proto/messages.hpp"
 
 using namespace dsec::proto;
@@ -50,7 +52,7 @@ TEST_CASE("the first member of every union is unset, a Void") {
       CHECK(field.getType().isVoid());
     }
   });
-  CHECK(unions == 2);  // the bodies of Request and Reply
+  CHECK(unions == 3);  // the bodies of Request and Reply, the source of a stream
 }
 
 TEST_CASE("every enum's first value is one that means nothing was said") {
@@ -80,6 +82,28 @@ TEST_CASE("the protocol holds no capabilities, floats or untyped pointers") {
       CHECK_FALSE(type.isFloat64());
     }
   });
+}
+
+TEST_CASE("every Data is a string in base64 as JSON") {
+  int fields = 0;
+  walk_protocol([&](capnp::StructSchema s) {
+    for (const auto field : s.getFields()) {
+      const std::string name = field.getProto().getName().cStr();
+      CAPTURE(s.getProto().getDisplayName().cStr(), name);
+      auto type = field.getType();
+      CHECK_FALSE((type.isList() && type.asList().getElementType().isData()));
+      if (!type.isData()) continue;
+      ++fields;
+      constexpr std::array<kj::byte, 3> bytes{0xff, 0x00, 0xfe};
+      capnp::MallocMessageBuilder message;
+      message.initRoot<capnp::DynamicStruct>(s).set(
+          field, capnp::Data::Reader(bytes.data(), bytes.size()));
+      const auto text = to_json(s, frame::from_builder(message));
+      REQUIRE(text);
+      CHECK_THAT(*text, Catch::Contains("\"" + name + "\":\"/wD+\""));
+    }
+  });
+  CHECK(fields > 0);
 }
 
 TEST_CASE("a request that sets no member says so") {
