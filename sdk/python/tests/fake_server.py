@@ -53,6 +53,13 @@ class FakeCommand:
         return len(data) - half, data[len(data) - half :]
 
 
+@dataclass
+class FakeStream:
+    source: Any
+    offset: int
+    credit: int
+
+
 class FakeServer:
     """`with FakeServer() as server:` listens on server.url."""
 
@@ -81,6 +88,10 @@ class FakeServer:
         self.most_in_flight = 0
         self.create_delay = 0.0
         self.output_piece = 8 << 20
+        self.streams: dict[tuple[ServerConnection, int], FakeStream] = {}
+        self.max_streams = 64
+        self.most_credit = 0
+        """That a stream has had at a time."""
         self.room = 1 << 40
         """Of later commands, see there."""
         self.lose_before: dict[str, int] = {}
@@ -92,6 +103,8 @@ class FakeServer:
         """Request kind -> what is sent instead of the reply."""
         self.status: http.HTTPStatus | None = None
         self.next_error: dict[str, tuple[str, str, str, bool]] = {}
+        self.keep_errors = False
+        """The next error is that of all later requests of its kind, too."""
         self.refused_images: set[str] = set()
         self._open: set[ServerConnection] = set()
         self._loop = asyncio.new_event_loop()
@@ -175,6 +188,7 @@ class FakeServer:
         except ConnectionClosed:
             pass
         finally:
+            self.streams = {k: s for k, s in self.streams.items() if k[0] is not connection}
             self._open.discard(connection)
             for task in tasks:
                 task.cancel()
@@ -193,11 +207,13 @@ class FakeServer:
         reply = schema.Reply.new_message()
         reply.id = request.id
         if kind in self.next_error:
-            fill_error(reply, *self.next_error.pop(kind))
+            error = self.next_error[kind] if self.keep_errors else self.next_error.pop(kind)
+            fill_error(reply, *error)
         elif (handler := getattr(self, f"_do_{kind}", None)) is None:
             fill_error(reply, "unsupported", f"no {kind} here", "", False)
         else:
             body = getattr(request.body, kind)
+            self._connection = connection  # for handlers, until they wait
             await handler(reply, body, request)
         if kind in self.rubbish:
             await connection.send(self.rubbish.pop(kind))
@@ -208,6 +224,75 @@ class FakeServer:
             return
         with contextlib.suppress(ConnectionClosed):
             await connection.send(reply.to_bytes())
+            if kind == "openStream" and str(reply.body.which()) == "stream":
+                await self._push(connection, request.body.openStream.streamId)
+
+    # ---- streams
+
+    async def _push(self, connection: ServerConnection, stream_id: int) -> None:
+        """Sends what the stream has until it ends or is closed."""
+        while (stream := self.streams.get((connection, stream_id))) is not None:
+            reply = schema.Reply.new_message()
+            data = reply.body.init("streamData")
+            data.streamId = stream_id
+            ended = self._fill_piece(data, stream)
+            if len(data.data) == 0 and not ended:
+                await asyncio.sleep(0.005)
+                continue
+            stream.offset = data.offset + len(data.data)
+            stream.credit -= len(data.data)
+            if ended:
+                del self.streams[connection, stream_id]
+            await connection.send(reply.to_bytes())
+
+    def _fill_piece(self, data: Any, stream: FakeStream) -> bool:
+        """Whether it is the last one."""
+        most = min(stream.credit, self.output_piece, 128 << 10)
+        if str(stream.source.which()) == "file":
+            all_of_it = self.files.get(stream.source.file.path)
+            if all_of_it is None:
+                fill_failed(data, "not_found", f"no file {stream.source.file.path}")
+                return True
+            kept, ended = all_of_it[stream.offset :], True
+            data.offset = stream.offset
+        else:
+            output = stream.source.output
+            command = self.commands[output.sandboxId, output.commandId]
+            all_of_it = command.stderr if output.stderr else command.stdout
+            data.offset, kept = command.kept(all_of_it, stream.offset)
+            ended = command.ended.is_set()
+        if most == 0:
+            return False
+        data.data = kept[:most]
+        end = data.offset + len(data.data)
+        if ended and (end >= len(all_of_it) or len(data.data) == 0):
+            data.end, data.total = "complete", len(all_of_it)
+            return True
+        return False
+
+    async def _do_openStream(self, reply: Any, body: Any, request: Any) -> None:
+        source = getattr(body.source, str(body.source.which()))
+        key = (self._connection, body.streamId)
+        if sum(c is self._connection for c, _ in self.streams) >= self.max_streams:
+            fill_error(reply, "capacity", "too many streams", "", True)
+            return
+        self.streams[key] = FakeStream(body.source, source.offset, body.credit)
+        reply.body.init("stream").streamId = body.streamId
+
+    async def _do_streamCredit(self, reply: Any, body: Any, request: Any) -> None:
+        stream = self.streams.get((self._connection, body.streamId))
+        if stream is None:
+            fill_error(reply, "not_found", f"no stream {body.streamId}", "", False)
+            return
+        stream.credit += body.bytes
+        self.most_credit = max(self.most_credit, stream.credit)
+        reply.body.init("stream").streamId = body.streamId
+
+    async def _do_closeStream(self, reply: Any, body: Any, request: Any) -> None:
+        if self.streams.pop((self._connection, body.streamId), None) is None:
+            fill_error(reply, "not_found", f"no stream {body.streamId}", "", False)
+            return
+        reply.body.init("stream").streamId = body.streamId
 
     # ---- requests
 
@@ -218,6 +303,9 @@ class FakeServer:
         hello.server = "fake"
         hello.edge = "e0"
         hello.maxMessageBytes = 16 << 20
+        if self.max_streams:
+            hello.features = ["streams"]
+            hello.maxStreams = self.max_streams
 
     async def _do_ping(self, reply: Any, body: Any, request: Any) -> None:
         reply.body.pong = None
@@ -419,6 +507,11 @@ def pattern(size: int) -> bytes:
 def fill_error(reply: Any, code: str, message: str, object_: str, retryable: bool) -> None:
     error = reply.body.init("error")
     error.code, error.message, error.object, error.retryable = code, message, object_, retryable
+
+
+def fill_failed(data: Any, code: str, message: str) -> None:
+    data.end = "failed"
+    data.error.code, data.error.message = code, message
 
 
 def fill_sandbox(target: Any, sandbox: dict[str, Any]) -> None:

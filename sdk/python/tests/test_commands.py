@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 import time
 
@@ -20,9 +21,11 @@ from libdsec import (
     NotFoundError,
     Sandbox,
     TooLargeError,
+    UnsupportedError,
     _async_commands,
     _codec,
     _connection,
+    _streams,
 )
 
 
@@ -353,6 +356,98 @@ def test_a_stream_gives_every_byte_of_both_outputs(server: FakeServer):
 
     data = bytes(range(256)) * 16
     assert in_sandbox(work) == {"stdout": data, "stderr": data}
+
+
+def test_a_stream_is_sent_no_more_than_its_window_ahead(server: FakeServer):
+    size = 8 * _streams.WINDOW
+
+    async def work(s):
+        command = await s.commands.start(f"out {size}")
+        got = 0
+        async for _, data in command.stream():
+            got += len(data)
+        return got
+
+    assert in_sandbox(work) == size
+    assert server.most_credit <= _streams.WINDOW
+    assert "readOutput" not in server.requests
+    assert not server.streams
+
+
+def test_streams_beyond_what_a_connection_has_open_another(server: FakeServer):
+    server.max_streams = 4
+
+    async def follow_one(s, i):
+        command = await s.commands.start("hang", command_id=f"c{i}", timeout=1)
+        return [data async for _, data in command.stream()]
+
+    async def work(s):
+        return await asyncio.gather(*(follow_one(s, i) for i in range(10)))
+
+    assert in_sandbox(work) == [[]] * 10
+    assert server.connections >= 5
+
+
+def test_a_stream_that_is_left_is_closed(server: FakeServer):
+    async def work(s):
+        command = await s.commands.start("hang", timeout=60)
+        server.commands[s.id, command.id].stdout = b"before"
+        async with contextlib.aclosing(command.stream()) as pieces:
+            assert await anext(pieces) == ("stdout", b"before")
+            assert server.streams
+        await until(lambda: not server.streams)
+        await command.kill()
+
+    in_sandbox(work)
+
+
+def test_a_server_without_streams_is_told_apart(server: FakeServer):
+    server.max_streams = 0
+
+    async def work(s):
+        command = await s.commands.start("echo x")
+        return [piece async for piece in command.stream()]
+
+    with pytest.raises(UnsupportedError, match="has no streams"):
+        in_sandbox(work)
+
+
+def test_output_is_handed_over_as_it_comes(server: FakeServer):
+    server.output_piece = 1000
+    pieces: list[bytes] = []
+    r = in_sandbox(
+        lambda s: s.commands.run("out 10000", on_stdout=pieces.append, on_stderr=pieces.append)
+    )
+    assert b"".join(pieces) == r.stdout_bytes == pattern(10_000)
+    assert len(pieces) > 5
+
+
+def test_an_exception_of_who_is_handed_output_kills_the_command(server: FakeServer):
+    def refuse(data: bytes) -> None:
+        raise ValueError("enough")
+
+    async def work(s):
+        running = asyncio.create_task(s.commands.run("hang", on_stdout=refuse, timeout=60))
+        await until(lambda: server.starts)
+        server.commands[s.id, server.starts[0]].stdout = b"x"
+        with pytest.raises(ValueError, match="enough"):
+            await running
+        return server.commands[s.id, server.starts[0]]
+
+    assert in_sandbox(work).signal == 9
+
+
+def test_a_file_is_streamed(server: FakeServer):
+    server.files["/f"] = pattern(3_000_000)
+
+    async def work(s):
+        with pytest.raises(NotFoundError):
+            [piece async for piece in s.files.stream("/none")]
+        return [piece async for piece in s.files.stream("/f")]
+
+    pieces = in_sandbox(work)
+    assert b"".join(pieces) == pattern(3_000_000)
+    assert max(map(len, pieces)) <= 128 << 10
 
 
 def test_a_stream_of_a_running_command_ends_with_it(server: FakeServer):

@@ -10,12 +10,13 @@ import asyncio
 import contextlib
 import math
 import uuid
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from . import _codec
 from ._checks import octets, seconds
 from ._client import REQUEST_SECONDS
+from ._streams import follow, merge
 from .errors import (
     CommandFailed,
     DeadlineExceededError,
@@ -23,6 +24,7 @@ from .errors import (
     InvalidArgumentError,
     IoError,
     NotFoundError,
+    SandboxFailedError,
     TooLargeError,
     UnavailableError,
 )
@@ -35,7 +37,7 @@ _SLICE_SECONDS = 50.0
 _LAST_SECONDS = 1.0
 _MARGIN_SECONDS = 10.0
 """How long the answer may take beyond what it waits for."""
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 0.25
+_LONGEST_PAUSE = 0.25
 
 STDOUT, STDERR = "stdout", "stderr"
 
@@ -163,35 +165,43 @@ class AsyncCommand:
         return piece
 
     async def stream(self) -> AsyncGenerator[tuple[str, bytes], None]:
-        """("stdout" or "stderr", bytes) as they come, until it has ended and all was read.
+        """("stdout" or "stderr", bytes) as they come, until it has ended and all was read. The
+        server sends them by itself, and no more than was taken and a little ahead.
 
         Of a command that writes more than its output limit, the first half of the limit comes while
         it runs, the last half when it has ended; the middle is dropped, as in `result`. IoError, at
         the end, when output was lost that is within the limit.
         """
-        offsets = {STDOUT: 0, STDERR: 0}
         lost: dict[str, tuple[int, int]] = {}
-        unfinished = [STDOUT, STDERR]
-        pause = _FIRST_PAUSE
-        while unfinished:
-            progress = False
-            for name in tuple(unfinished):
-                piece = await self.read(name, offsets[name])
-                offsets[name] = piece.offset + len(piece.data)
-                if piece.data:
-                    progress = True
-                    yield name, piece.data
-                elif piece.ended:
-                    unfinished.remove(name)
-                    if offsets[name] < piece.total:
-                        lost[name] = (piece.total - offsets[name], piece.total)
-            if progress:
-                pause = _FIRST_PAUSE
-            elif unfinished:
-                await asyncio.sleep(pause)
-                pause = min(2 * pause, _LONGEST_PAUSE)
+        async for name, data in self._streams((STDOUT, STDERR), lost):
+            yield name, data
         if lost:
             raise lost_output(self.id, lost)
+
+    def _streams(
+        self, names: Sequence[str], lost: dict[str, tuple[int, int]]
+    ) -> AsyncGenerator[tuple[str, bytes], None]:
+        return merge({name: self._follow(name, lost) for name in names})
+
+    async def _follow(
+        self, name: str, lost: dict[str, tuple[int, int]]
+    ) -> AsyncGenerator[bytes, None]:
+        """One stream to its end; what is missing there goes to `lost`."""
+
+        def source(offset: int) -> _codec.Source:
+            return _codec.output_source(
+                self.sandbox_id, self.id, stderr=name == STDERR, offset=offset
+            )
+
+        end = 0
+        # Of a command whose sandbox ended before it this is all; `wait` says what became of it.
+        with contextlib.suppress(SandboxFailedError):
+            async for piece in follow(self._client, source):
+                end = piece.offset + len(piece.data)
+                if piece.data:
+                    yield piece.data
+                if piece.last and end < piece.total:
+                    lost[name] = (piece.total - end, piece.total)
 
     async def _get(self, wait_seconds: float, margin: float = _MARGIN_SECONDS) -> CommandState:
         state: CommandState = await self._client._request(
@@ -281,6 +291,8 @@ class AsyncCommands:
         output_limit: int = 0,
         use_entrypoint: bool = False,
         check: bool = False,
+        on_stdout: Callable[[bytes], object] | None = None,
+        on_stderr: Callable[[bytes], object] | None = None,
     ) -> CommandResult:
         """Runs a command and waits for its end; a text is run by the image's shell, a list as it
         is, and with `use_entrypoint` after the image's Entrypoint ([]: with the image's Cmd).
@@ -289,17 +301,24 @@ class AsyncCommands:
         each output stream `output_limit` bytes are kept (0: the server's default), the first and
         the last half; output that the daemon's disk did not take is the result's `error`. A
         non-zero exit is a result. With `check` it is CommandFailed, and lost output IoError.
-        Cancelling kills the command.
+        `on_stdout` and `on_stderr` are called with each piece of output as it comes; the result has
+        all of it as well. Cancelling, or an exception of theirs, kills the command.
         """
         command_id = uuid.uuid4().hex
+        watchers = {n: f for n, f in ((STDOUT, on_stdout), (STDERR, on_stderr)) if f is not None}
         fill = self._exec(
             command_id,
             cmd, cwd, env, user, stdin, timeout, output_limit,
-            use_entrypoint=use_entrypoint, wait=True,
+            use_entrypoint=use_entrypoint, wait=not watchers,
         )  # fmt: skip
         try:
-            result = await self._run(fill, command_id, timeout)
-        except asyncio.CancelledError:
+            if watchers:
+                result = await self._run_watched(fill, watchers)
+            else:
+                result = await self._run(fill, command_id, timeout)
+        except DSecError:
+            raise
+        except BaseException:
             await self._client._clean_up(self._kill_quietly(command_id))
             raise
         if check and not result.ok:
@@ -364,6 +383,15 @@ class AsyncCommands:
         if timeout is None:
             return await command.wait()
         return await command._wait(max(0.001, deadline - loop.time()), _LAST_SECONDS)
+
+    async def _run_watched(
+        self, fill: _codec.Fill, watchers: Mapping[str, Callable[[bytes], object]]
+    ) -> CommandResult:
+        command = AsyncCommand(self._client, await self._client._request(fill, "command"))
+        async with contextlib.aclosing(command._streams(tuple(watchers), {})) as pieces:
+            async for name, data in pieces:
+                watchers[name](data)
+        return await command.wait()
 
     async def _start_and_wait(
         self, fill: _codec.Fill, command_id: str, wait: float, deadline: float

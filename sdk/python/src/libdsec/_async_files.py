@@ -5,10 +5,12 @@ loop.
 from __future__ import annotations
 
 import uuid
+from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING
 
 from . import _codec
 from ._checks import octets
+from ._streams import follow
 from .errors import InvalidArgumentError, ProtocolError
 from .models import FilePiece
 
@@ -46,6 +48,16 @@ class AsyncFiles:
                 return pieces[0] if len(pieces) == 1 else b"".join(pieces)
             if not piece.data:
                 raise ProtocolError(f"{path}: nothing came after {offset} bytes", object=path)
+
+    async def stream(self, path: str, *, user: str | None = None) -> AsyncGenerator[bytes, None]:
+        """The file in pieces, of which only a few are in memory at a time. As `read`."""
+
+        def source(offset: int) -> _codec.Source:
+            return _codec.file_source(self._sandbox_id, path, offset=offset, user=user or "")
+
+        async for piece in follow(self._client, source):
+            if piece.data:
+                yield piece.data
 
     async def write(
         self, path: str, data: bytes | str, *, mode: int = 0, user: str | None = None

@@ -17,6 +17,7 @@ from . import _codec
 from ._checks import seconds
 from ._config import Endpoint, make_lease, resolve
 from ._pool import Pool
+from ._streams import Stream
 from .errors import (
     DeadlineExceededError,
     DSecError,
@@ -340,6 +341,11 @@ class DSecClient:
         return await self._pool.request(
             fill, expected, timeout=timeout, idempotency_key=idempotency_key, long=long
         )
+
+    async def _open_stream(self, source: _codec.Source, credit: int) -> Stream:
+        if self._pool is None:
+            raise RuntimeError("the client is not open: `await client.open()` first")
+        return await self._pool.open_stream(source, credit, timeout=REQUEST_SECONDS)
 
     async def _clean_up(self, work: Coroutine[Any, Any, Any]) -> None:
         """Runs what a cancelled call must leave behind it; what takes longer than a moment goes on

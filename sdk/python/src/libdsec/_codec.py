@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ PROTOCOL_VERSION = 1
 MAX_MESSAGE_BYTES = 16 << 20
 MAX_DATA_BYTES = 8 << 20
 MAX_IN_FLIGHT = 256
+FEATURE_STREAMS = "streams"
 DEFAULT_INLINE_BYTES = 1 << 20
 _TRAVERSAL_LIMIT_WORDS = MAX_MESSAGE_BYTES  # 8 x the largest message, in words of 8 bytes
 _NESTING_LIMIT = 16
@@ -89,6 +91,7 @@ def hello(client: str, lease_id: str = "", lease_ms: int = 0) -> Fill:
         message.client = client
         message.leaseId = lease_id
         message.leaseMs = lease_ms
+        message.features = [FEATURE_STREAMS]
 
     return fill
 
@@ -270,7 +273,86 @@ def write_file(
     return fill
 
 
+# ---- streams
+
+Source = Callable[[Any], None]
+"""Writes what a stream is of: is given the builder of the `source` union."""
+
+
+def output_source(sandbox_id: str, command_id: str, *, stderr: bool, offset: int) -> Source:
+    def fill(source: Any) -> None:
+        output = source.init("output")
+        output.sandboxId = sandbox_id
+        output.commandId = command_id
+        output.stderr = stderr
+        output.offset = offset
+
+    return fill
+
+
+def file_source(sandbox_id: str, path: str, *, offset: int, user: str) -> Source:
+    def fill(source: Any) -> None:
+        file = source.init("file")
+        file.sandboxId = sandbox_id
+        file.path = path
+        file.offset = offset
+        file.user = user
+
+    return fill
+
+
+def open_stream(stream_id: int, source: Source, credit: int) -> Fill:
+    def fill(body: Any) -> None:
+        message = body.init("openStream")
+        message.streamId = stream_id
+        message.credit = credit
+        source(message.source)
+
+    return fill
+
+
+def stream_credit(stream_id: int, size: int) -> Fill:
+    def fill(body: Any) -> None:
+        message = body.init("streamCredit")
+        message.streamId = stream_id
+        message.bytes = size
+
+    return fill
+
+
+def close_stream(stream_id: int) -> Fill:
+    def fill(body: Any) -> None:
+        body.init("closeStream").streamId = stream_id
+
+    return fill
+
+
+@dataclass(frozen=True)
+class StreamPiece:
+    """What came over a stream at once."""
+
+    stream_id: int
+    data: bytes
+    offset: int
+    """Of `data`; greater than where the one before ended when bytes in between were dropped."""
+    last: bool
+    total: int
+    """With the last one: bytes of the source."""
+    error: DSecError | None
+
+
 # ---- replies
+
+
+@dataclass(frozen=True)
+class HelloReply:
+    """What a server is."""
+
+    version: int
+    server: str
+    edge: str
+    features: frozenset[str]
+    max_streams: int
 
 
 class PartialList(list[Any]):
@@ -324,8 +406,20 @@ def _error(m: Any) -> DSecError:
     return from_wire(m.code, message, object_, m.retryable)
 
 
-def _hello(m: Any) -> tuple[int, str, str, int]:
-    return m.protocolVersion, m.server, m.edge, m.maxMessageBytes
+def _hello(m: Any) -> HelloReply:
+    return HelloReply(m.protocolVersion, m.server, m.edge, frozenset(m.features), m.maxStreams)
+
+
+def _stream_data(m: Any) -> StreamPiece:
+    failed = str(m.end) == "failed"
+    return StreamPiece(
+        stream_id=m.streamId,
+        data=m.data,
+        offset=m.offset,
+        last=str(m.end) != "none",
+        total=m.total,
+        error=_error(m.error) if failed else None,
+    )
 
 
 def _sandbox(m: Any) -> SandboxInfo:
@@ -393,4 +487,6 @@ _DECODERS: dict[str, Callable[[Any], Any]] = {
     "fileWritten": lambda m: m.size,
     "images": lambda m: [_image(item) for item in m],
     "commands": lambda m: [_command(item) for item in m],
+    "stream": lambda m: m.streamId,
+    "streamData": _stream_data,
 }

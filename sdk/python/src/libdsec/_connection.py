@@ -13,6 +13,7 @@ from typing import Any
 
 from . import _codec, _transport
 from ._config import Endpoint, Lease
+from ._streams import Stream
 from .errors import DeadlineExceededError, DSecError, ProtocolError, UnsupportedError
 
 CLIENT_NAME = "libdsec/0.1.0"
@@ -39,9 +40,12 @@ class Connection:
         # Also holds requests that nobody waits for any more: the server counts them until it has
         # answered.
         self._pending: dict[int, asyncio.Future[tuple[str, Any]]] = {}
+        self._streams: dict[int, Stream] = {}
         self._next_id = 1
         self.server = ""
         self.edge = ""
+        self.max_streams = 0
+        """How many the server has; 0 when it has none."""
 
     @classmethod
     async def open(
@@ -64,10 +68,12 @@ class Connection:
                 raise value
             if member != "hello":
                 raise ProtocolError(f"{endpoint.url} answered hello with {member}")
-            version, self.server, self.edge, _ = value
-            if version != _codec.PROTOCOL_VERSION:
+            self.server, self.edge = value.server, value.edge
+            if _codec.FEATURE_STREAMS in value.features:
+                self.max_streams = value.max_streams
+            if value.version != _codec.PROTOCOL_VERSION:
                 raise UnsupportedError(
-                    f"{endpoint.url} speaks protocol version {version}, this library "
+                    f"{endpoint.url} speaks protocol version {value.version}, this library "
                     f"{_codec.PROTOCOL_VERSION}; upgrade the older of the two",
                     object=endpoint.url,
                 )
@@ -91,10 +97,8 @@ class Connection:
         assert self._websocket is not None
         if not self._websocket.is_open:
             raise ConnectionLost("closed")
-        request_id = self._next_id
         deadline_ms = min(_MAX_UINT32, max(1, math.ceil(timeout * 1000)))
-        message = _codec.encode_request(request_id, deadline_ms, idempotency_key, fill)
-        self._next_id += 1
+        request_id, message = self._numbered(fill, deadline_ms, idempotency_key)
         reply: asyncio.Future[tuple[str, Any]] = self._loop.create_future()
         self._pending[request_id] = reply
         timer = self._loop.call_later(timeout + _GRACE_SECONDS, self._expire, reply, timeout)
@@ -105,6 +109,60 @@ class Connection:
         finally:
             timer.cancel()
             reply.cancel()  # no effect when it has its result
+
+    def _numbered(self, fill: _codec.Fill, deadline_ms: int, key: str) -> tuple[int, bytes]:
+        request_id = self._next_id
+        message = _codec.encode_request(request_id, deadline_ms, key, fill)
+        self._next_id += 1
+        return request_id, message
+
+    def _tell(self, fill: _codec.Fill) -> None:
+        """Sends a request whose answer makes no difference."""
+        if self.is_open:
+            assert self._websocket is not None
+            self._websocket.send(self._numbered(fill, 0, "")[1])
+
+    @property
+    def open_streams(self) -> int:
+        return len(self._streams)
+
+    async def open_stream(
+        self, source: _codec.Source, credit: int, timeout: float
+    ) -> tuple[str, Any]:
+        """("stream", Stream), or the error."""
+        if self.max_streams == 0:
+            url = self._endpoint.url
+            raise UnsupportedError(f"{url} has no streams; upgrade it", object=url)
+        stream_id, self._next_id = self._next_id, self._next_id + 1
+        stream = Stream(
+            lambda size: self._tell(_codec.stream_credit(stream_id, size)),
+            lambda: self._close_stream(stream_id),
+        )
+        self._streams[stream_id] = stream
+        try:
+            fill = _codec.open_stream(stream_id, source, credit)
+            member, value = await self.request(fill, "", timeout)
+        except BaseException:
+            stream.close()
+            raise
+        if member != "stream":
+            self._streams.pop(stream_id, None)
+            return member, value
+        return member, stream
+
+    def _close_stream(self, stream_id: int) -> None:
+        if self._streams.pop(stream_id, None) is not None:
+            self._tell(_codec.close_stream(stream_id))
+            self._on_slot_freed()
+
+    def _stream_data(self, piece: _codec.StreamPiece) -> None:
+        stream = self._streams.get(piece.stream_id)
+        if stream is None:
+            return  # closed meanwhile
+        stream.arrived(piece)
+        if piece.last:
+            del self._streams[piece.stream_id]
+            self._on_slot_freed()
 
     async def close(self) -> None:
         if self._websocket is not None:
@@ -126,6 +184,9 @@ class Connection:
         except DSecError:
             self._websocket.abort()  # out of step with the server: a new connection starts clean
             return
+        if member == "streamData":
+            self._stream_data(value)
+            return
         reply = self._pending.pop(request_id, None)
         if reply is None:
             return
@@ -139,5 +200,8 @@ class Connection:
             if not reply.done():
                 reply.set_exception(ConnectionLost(reason))
                 reply.exception()  # retrieved: the waiter may have been cancelled meanwhile
+        streams, self._streams = self._streams, {}
+        for stream in streams.values():
+            stream.lose(reason)
         self._on_slot_freed()
         self._on_lost()

@@ -15,11 +15,14 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import deque
+from collections.abc import Awaitable, Callable
+from enum import Enum
 from typing import Any
 
 from . import _codec
 from ._config import Endpoint, Lease
 from ._connection import Connection, ConnectionLost
+from ._streams import Stream
 from .errors import (
     DeadlineExceededError,
     DSecError,
@@ -39,6 +42,20 @@ _MAX_REFUSALS = 6
 """How often a request is sent that is answered with `unavailable`."""
 
 
+class _Use(Enum):
+    """What a connection is wanted for, those that are served first first."""
+
+    SHORT = 1
+    LONG = 2
+    STREAM = 3
+
+
+def _has_room(connection: Connection, use: _Use) -> bool:
+    if use is _Use.STREAM and 0 < connection.max_streams <= connection.open_streams:
+        return False
+    return connection.in_flight < (_LONG_SLOTS if use is _Use.LONG else _codec.MAX_IN_FLIGHT)
+
+
 class Pool:
     """Requests to one endpoint."""
 
@@ -52,10 +69,7 @@ class Pool:
         self._connecting: asyncio.Task[None] | None = None
         self._connect_until = 0.0  # the latest deadline of those who wait for it
         self._last_failure: DSecError | None = None
-        self._slot_waiters: dict[bool, deque[asyncio.Future[None]]] = {
-            False: deque(),
-            True: deque(),
-        }
+        self._slot_waiters: dict[_Use, deque[asyncio.Future[None]]] = {u: deque() for u in _Use}
         self._was_connected = False
         self._keeps_lease = False
         self._keeper: asyncio.Task[None] | None = None
@@ -95,15 +109,42 @@ class Pool:
 
         `long`: the server is asked to hold the answer back until something has happened.
         """
+        return await self._ask(
+            _Use.LONG if long else _Use.SHORT,
+            expected,
+            timeout,
+            lambda connection, remaining: connection.request(fill, idempotency_key, remaining),
+        )
+
+    async def open_stream(self, source: _codec.Source, credit: int, *, timeout: float) -> Stream:
+        """A stream over a connection that has room for one. Raises DSecError."""
+        stream: Stream = await self._ask(
+            _Use.STREAM,
+            "stream",
+            timeout,
+            lambda connection, remaining: connection.open_stream(source, credit, remaining),
+        )
+        return stream
+
+    # ---- inner parts
+
+    async def _ask(
+        self,
+        use: _Use,
+        expected: str,
+        timeout: float,
+        send: Callable[[Connection, float], Awaitable[tuple[str, Any]]],
+    ) -> Any:
+        """Until it is answered with something else than `unavailable`, or `timeout` is over."""
         if asyncio.get_running_loop() is not self._loop:
             raise RuntimeError("this client was opened on another event loop")
         deadline = self._loop.time() + timeout
         losses = refusals = 0
         while True:
-            connection = self._free_connection(long) or await self._acquire(long, deadline)
+            connection = self._free_connection(use) or await self._acquire(use, deadline)
             remaining = max(0.001, deadline - self._loop.time())
             try:
-                member, value = await connection.request(fill, idempotency_key, remaining)
+                member, value = await send(connection, remaining)
             except ConnectionLost as lost:
                 losses += 1
                 if losses < _MAX_LOSSES and await self._pause(losses - 1, deadline):
@@ -123,8 +164,6 @@ class Pool:
                     continue
             raise value
 
-    # ---- inner parts
-
     async def _pause(self, attempt: int, deadline: float) -> bool:
         """Waits before the next attempt, none before the one with number 0; False when there is no
         time for it.
@@ -138,26 +177,25 @@ class Pool:
         await asyncio.sleep(delay)
         return True
 
-    def _free_connection(self, long: bool) -> Connection | None:
-        limit = _LONG_SLOTS if long else _codec.MAX_IN_FLIGHT
+    def _free_connection(self, use: _Use) -> Connection | None:
         for connection in self._connections:
-            if connection.in_flight < limit and connection.is_open:
+            if connection.is_open and _has_room(connection, use):
                 return connection
         return None
 
-    async def _acquire(self, long: bool, deadline: float) -> Connection:
+    async def _acquire(self, use: _Use, deadline: float) -> Connection:
         """A connection with a free slot, opened or waited for."""
         while True:
             if self._closed:
                 raise RequestCancelledError("the client was closed")
-            connection = self._free_connection(long)
+            connection = self._free_connection(use)
             if connection is not None:
                 return connection
             self._connections = [c for c in self._connections if c.is_open]
             if len(self._connections) < MAX_CONNECTIONS:
                 await self._grow(deadline)
             else:
-                await self._slot(long, deadline)
+                await self._slot(use, deadline)
 
     async def _grow(self, deadline: float) -> None:
         """Opens one more connection; all who ask meanwhile wait for the same."""
@@ -231,9 +269,9 @@ class Pool:
         finally:
             self._keeper = None
 
-    async def _slot(self, long: bool, deadline: float) -> None:
+    async def _slot(self, use: _Use, deadline: float) -> None:
         waiter: asyncio.Future[None] = self._loop.create_future()
-        queue = self._slot_waiters[long]
+        queue = self._slot_waiters[use]
         queue.append(waiter)
         try:
             await asyncio.wait([waiter], timeout=max(0.0, deadline - self._loop.time()))
@@ -246,20 +284,20 @@ class Pool:
                 queue.remove(waiter)
         if not waiter.done():
             raise DeadlineExceededError(
-                f"{MAX_CONNECTIONS} connections with {_codec.MAX_IN_FLIGHT} requests each are "
-                "in use"
+                f"{MAX_CONNECTIONS} connections with {_codec.MAX_IN_FLIGHT} requests, or as many "
+                "streams as the server has, each are in use"
             )
 
     def _wake(self) -> None:
         """A reply came or a connection went: whoever can use the room looks again, short requests
         first.
         """
-        for long in (False, True):
-            queue = self._slot_waiters[long]
+        for use in _Use:
+            queue = self._slot_waiters[use]
             if self._closed or len(self._connections) == 0:
                 while queue:
                     queue.popleft().set_result(None)
-            elif queue and self._free_connection(long) is not None:
+            elif queue and self._free_connection(use) is not None:
                 queue.popleft().set_result(None)
                 return
 

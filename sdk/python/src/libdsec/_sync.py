@@ -7,7 +7,7 @@ for the endpoint.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from . import _create_many
@@ -35,6 +35,19 @@ class Files:
     def read(self, path: str, *, user: str | None = None) -> bytes:
         """The whole file. NotFoundError, PermissionDeniedError."""
         return self._sandbox._do(lambda s: s.files.read(path, user=user))
+
+    def stream(self, path: str, *, user: str | None = None) -> Iterator[bytes]:
+        """The file in pieces, of which only a few are in memory at a time. As `read`."""
+        pieces: AsyncGenerator[bytes, None] | None = None
+
+        async def next_piece(sandbox: AsyncSandbox) -> bytes | None:
+            nonlocal pieces
+            if pieces is None:
+                pieces = sandbox.files.stream(path, user=user)
+            return await anext(pieces, None)
+
+        while (piece := self._sandbox._do(next_piece)) is not None:
+            yield piece
 
     def write(
         self, path: str, data: bytes | str, *, mode: int = 0, user: str | None = None

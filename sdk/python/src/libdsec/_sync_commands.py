@@ -132,6 +132,8 @@ class Commands:
         output_limit: int = 0,
         use_entrypoint: bool = False,
         check: bool = False,
+        on_stdout: Callable[[bytes], object] | None = None,
+        on_stderr: Callable[[bytes], object] | None = None,
     ) -> CommandResult:
         """Runs a command and waits for its end; a text is run by the image's shell, a list as it
         is, and with `use_entrypoint` after the image's Entrypoint ([]: with the image's Cmd).
@@ -140,7 +142,9 @@ class Commands:
         each output stream `output_limit` bytes are kept (0: the server's default), the first and
         the last half; output that the daemon's disk did not take is the result's `error`. A
         non-zero exit is a result. With `check` it is CommandFailed, and lost output IoError.
-        KeyboardInterrupt kills the command.
+        `on_stdout` and `on_stderr` are called with each piece of output as it comes, on the
+        library's own thread, where nothing of this interface can be called; the result has all of
+        it as well. KeyboardInterrupt, or an exception of theirs, kills the command.
         """
         return self._sandbox._do(
             lambda s: s.commands.run(
@@ -153,6 +157,8 @@ class Commands:
                 output_limit=output_limit,
                 use_entrypoint=use_entrypoint,
                 check=check,
+                on_stdout=on_stdout,
+                on_stderr=on_stderr,
             )
         )
 
