@@ -1,6 +1,4 @@
 // Several clients at once: whole lives one after another (churn), and all alive together (density).
-#include <unistd.h>
-
 #include <cstdio>
 #include <mutex>
 
@@ -44,14 +42,6 @@ class figures {
 
 std::string figure(const char* name, double value) {
   return std::string(name) + " " + std::to_string(value);
-}
-
-/// Whoever reads standard output looks at the machine meanwhile.
-void say_and_wait(const char* what) {
-  std::printf("%s\n", what);
-  std::fflush(stdout);
-  char line[16];
-  (void)!::read(0, line, sizeof line);
 }
 
 /// Does `work` for each number below `count`, in order, on so many connections.

@@ -2,6 +2,9 @@
 // milliseconds, with a name before it where there are several kinds, and the number of failures on
 // the last line as "failed N". IMAGES is BASE WORKSPACE TOOLKIT.
 //   measure ping        URL KEY COUNT                  a no-op through gateway and actors
+//   measure no_ops      URL KEY SECONDS CONNECTIONS binary|packed|text
+//                       no-ops, one on its way on each connection; "rate" per second
+//   measure idle        URL KEY CONNECTIONS            "ready", "connected"; waits as density does
 //   measure create_exec URL KEY COUNT IMAGES PROGRAM   create -> result of PROGRAM; stop is not
 //                                                      counted
 //   measure exec_rtt    URL KEY COUNT IMAGES PROGRAM   exec in one sandbox
@@ -57,6 +60,16 @@ result<int> dispatch(std::string_view what, words w) {
   if (what == "ping") {
     const int count = w.number();
     return w.right() ? ping(s, count) : usage();
+  }
+  if (what == "no_ops") {
+    const int seconds = w.number();
+    const int connections = w.number();
+    const auto encoding = w.text();
+    return w.right() ? no_ops(s, seconds, connections, encoding) : usage();
+  }
+  if (what == "idle") {
+    const int connections = w.number();
+    return w.right() ? idle(s, connections) : usage();
   }
   if (what == "stream_read") {
     const auto sandbox = w.text();

@@ -20,4 +20,8 @@ result<int> recovery_check(const subject& s, double killed_at_ms, int running);
 result<int> stream_start(const subject& s, const std::string& script, std::uint64_t cap);
 result<int> stream_read(const subject& s, const std::string& sandbox);
 
+// protocol.cpp
+result<int> no_ops(const subject& s, int seconds, int connections, const std::string& encoding);
+result<int> idle(const subject& s, int connections);
+
 }  // namespace dsec::measure

@@ -106,4 +106,11 @@ void on_connections(const subject& s, int connections, failures& failed,
   }
 }
 
+void say_and_wait(const char* word) {
+  std::printf("%s\n", word);
+  std::fflush(stdout);
+  char line[16];
+  (void)!::read(0, line, sizeof line);
+}
+
 }  // namespace dsec::measure

@@ -55,6 +55,9 @@ class failures {
   std::atomic<int> count_{0};
 };
 
+/// Prints a word alone on its line; whoever reads it looks at the machine and sends a line then.
+void say_and_wait(const char* word);
+
 /// Runs body(client, n) for n = 0 … connections - 1, each on a thread with a connection of its own,
 /// all at once. An error of connecting or of a body ends only that thread, and counts.
 void on_connections(const subject& s, int connections, failures& failed,
