@@ -52,6 +52,8 @@ class waiting_session final : public dsec::net::ws_session {
     sent_.push_back(std::move(f));
     arrived_.notify_all();
   }
+  void send_then_pack(proto::frame f) override { send(std::move(f)); }
+  bool is_text() override { return false; }
   bool queued_at_most(std::size_t) override { return true; }
   void grant(std::uint32_t) override {}
   void close(std::string) override {}
