@@ -136,10 +136,12 @@ struct edge_state {
   // edge_create.cpp
   void on_resolved(const images_resolved& m);
   void on_memory(const memory_read& m);
+  edge_load on_get_load();
   void on_alarm(const alarm_rang& rang);
 
   // edge_withdraw.cpp
   void on_abandoned(const creates_abandoned& m);
+  found_key on_find_key(const find_key& m);
 
  private:
   [[nodiscard]] time_point now() const { return self->clock().now(); }

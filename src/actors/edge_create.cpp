@@ -28,6 +28,11 @@ base::error key_withdrawn(const std::string& key) {
           "the create with idempotency key '" + key + "' was withdrawn before it had arrived", 0};
 }
 
+/// Until when the create waits for admission.
+time_point last_moment(const call& c) {
+  return std::min(c.deadline, c.admit_by.value_or(c.deadline));
+}
+
 }  // namespace
 
 caf::result<reply> edge_state::on_create(const call& c, proto::CreateSandbox::Reader request,
@@ -64,9 +69,9 @@ std::optional<caf::result<reply>> edge_state::known_key(const call& c, const edg
   auto& p = creates.at(waiting->second);
   if (p.wanted.body_hash != hash)
     return reply(error_reply(c.id, key_conflict(key.second), key.second));
-  p.waiters.push_back(
-      {{self->make_response_promise<reply>(), c.id, c.deadline}, c.without_frame(), {}});
-  deadlines.want(self, c.deadline);
+  const auto until = last_moment(c);
+  p.waiters.push_back({{self->make_response_promise<reply>(), c.id, until}, c.without_frame(), {}});
+  deadlines.want(self, until);
   return p.waiters.back().who.promise;
 }
 
@@ -82,11 +87,12 @@ caf::result<reply> edge_state::begin_create(const call& c, const std::string& ke
       });
   if (!submitted) return reply(error_reply(c.id, submitted.error()));
   pending_create p{c.from->principal, key, std::move(wanted), {}, {}};
-  p.waiters.push_back({{self->make_response_promise<reply>(), c.id, c.deadline}, c, {}});
+  const auto until = last_moment(c);
+  p.waiters.push_back({{self->make_response_promise<reply>(), c.id, until}, c, {}});
   auto promise = p.waiters.back().who.promise;
   if (!key.empty()) waiting_keys.emplace(edge_table::key{p.principal, key}, token);
   creates.emplace(token, std::move(p));
-  deadlines.want(self, c.deadline);
+  deadlines.want(self, until);
   return promise;
 }
 
@@ -128,6 +134,15 @@ void edge_state::on_resolved(const images_resolved& m) {
 admission_policy edge_state::policy() const {
   const auto& n = env->config.node;
   return {n.max_sandboxes, std::uint64_t{n.memory_reserve_mb} << 20U, n.memory_overcommit};
+}
+
+edge_load edge_state::on_get_load() {
+  if (!memory)
+    return {{{}, live, limits_bytes, 0},
+            policy(),
+            static_cast<std::uint32_t>(creates.size()),
+            env->health->draining()};
+  return {load(), policy(), static_cast<std::uint32_t>(creates.size()), env->health->draining()};
 }
 
 node_load edge_state::load() {

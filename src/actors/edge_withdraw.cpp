@@ -53,6 +53,13 @@ reply edge_state::on_withdraw(const call& c, const edge_table::key& key) {
       c.id, {errc::not_found, "no sandbox was made with idempotency key '" + name + "'", 0}, name));
 }
 
+found_key edge_state::on_find_key(const find_key& m) {
+  const edge_table::key key{m.principal, m.key};
+  if (table->keys.contains(key) || waiting_keys.contains(key)) return {key_state::used};
+  if (early_withdrawals.contains(key, now())) return {key_state::withdrawn};
+  return {key_state::unknown};
+}
+
 std::optional<time_point> edge_state::pending_create::abandoned_until() const {
   if (waiters.empty()) return std::nullopt;
   auto last = time_point::min();
@@ -65,6 +72,7 @@ std::optional<time_point> edge_state::pending_create::abandoned_until() const {
 
 /// Whether a create still waits here or has become a sandbox is not known to its connection.
 void edge_state::on_abandoned(const creates_abandoned& m) {
+  if (m.serials.empty()) return;
   for (auto& [token, p] : creates) {
     for (auto& w : p.waiters) {
       if (m.names(w.request.from, w.request.serial)) w.abandoned = now();

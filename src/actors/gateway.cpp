@@ -18,22 +18,22 @@ gateway_state::~gateway_state() {
 }
 
 caf::result<reply> gateway_state::on_call(const call& c) {
-  if (!edge)
+  if (!front)
     return reply(error_reply(c.id, {errc::unavailable, "the edge is restarting; try again", 0}));
-  return self->delegate(edge, c);
+  return self->delegate(front, c);
 }
 
 caf::result<found_sandbox> gateway_state::on_find(const find_sandbox& m) {
   const auto named = base::edge_of(m.id);
   if (!named) return found_sandbox{{}, named.error()};
-  if (*named != edge_name) {
+  if (!edge_name.empty() && *named != edge_name) {
     return found_sandbox{
         {},
         {errc::not_found, "sandbox '" + m.id + "' names edge '" + *named + "', which is unknown",
          0}};
   }
-  if (!edge) return found_sandbox{{}, {errc::unavailable, "the edge is restarting; try again", 0}};
-  return self->delegate(edge, m);
+  if (!front) return found_sandbox{{}, {errc::unavailable, "the edge is restarting; try again", 0}};
+  return self->delegate(front, m);
 }
 
 void gateway_state::on_opened(const connection_opened& m) {
@@ -60,19 +60,19 @@ void gateway_state::tell_children_to_exit() {
 }
 
 gateway_actor::behavior_type gateway(gateway_actor::stateful_pointer<gateway_state> self,
-                                     std::string edge_name, edge_actor edge) {
+                                     std::string edge_name, front_actor front) {
   install_handlers(self, {.down = [self](const caf::down_msg& m) { self->state.on_down(m); },
                           .exit = [self] { self->state.tell_children_to_exit(); }});
   self->state.edge_name = std::move(edge_name);
-  self->state.edge = std::move(edge);
+  self->state.front = std::move(front);
   return {
       [self](const call& c) { return self->state.on_call(c); },
       [self](const find_sandbox& m) { return self->state.on_find(m); },
       [self](close_everything) { return self->state.on_close(); },
       [self](const creates_abandoned& m) {
-        if (self->state.edge) caf::anon_send(self->state.edge, m);
+        if (self->state.front) caf::anon_send(self->state.front, m);
       },
-      [self](const edge_is& m) { self->state.edge = m.edge; },
+      [self](const front_is& m) { self->state.front = m.front; },
       [self](const connection_opened& m) { self->state.on_opened(m); },
   };
 }
@@ -83,18 +83,30 @@ net::session_handler open_connection(caf::actor_system& system, connection_setup
   auto from =
       std::make_shared<const caller>(caller{std::move(info.principal), std::move(info.peer), {}});
   const auto gateway = to.gateway;
-  ws_conn_actor connection =
-      system.spawn(ws_conn, ws_conn_args{std::move(session), std::move(from), std::move(to)});
+  ws_conn_actor connection = system.spawn(
+      ws_conn, ws_conn_args{std::move(session), std::move(from), std::move(to), false});
   caf::anon_send(gateway, connection_opened{connection});
-  return {
-      .message =
-          [connection](proto::frame f) { caf::anon_send(connection, frame_arrived{std::move(f)}); },
-      .malformed =
-          [connection](base::error e) {
-            caf::anon_send(connection, frame_malformed{std::move(e)});
-          },
-      .room = [connection] { caf::anon_send(connection, room_made{}); },
-      .closed = [connection] { caf::anon_send(connection, connection_lost{}); }};
+  return {.message =
+              [connection](proto::frame f) {
+                caf::anon_send(connection, frame_arrived{std::move(f), {}});
+              },
+          .malformed =
+              [connection](base::error e) {
+                caf::anon_send(connection, frame_malformed{std::move(e)});
+              },
+          .room = [connection] { caf::anon_send(connection, room_made{}); },
+          .closed = [connection] { caf::anon_send(connection, connection_lost{}); }};
+}
+
+ws_conn_actor open_relayed_connection(caf::actor_system& system, connection_setup to,
+                                      std::shared_ptr<relay_session> session,
+                                      std::shared_ptr<const caller> from) {
+  const auto gateway = to.gateway;
+  ws_conn_actor connection =
+      system.spawn(ws_conn, ws_conn_args{session, std::move(from), std::move(to), true});
+  session->serve(connection);
+  caf::anon_send(gateway, connection_opened{connection});
+  return connection;
 }
 
 }  // namespace dsec::actors

@@ -1,7 +1,7 @@
-// Root actor of the coordinator side: routes to the edge that a sandbox id names (today the one of
-// this process) and supervises the connections. When it dies the root starts another; the
-// connections of the dead one answer `unavailable` and close, clients come back on a new one. Runs
-// pooled, never blocks.
+// Root actor of the coordinator side: hands requests to the edge of this process, or on a
+// coordinator to the cluster of its workers, and supervises the connections. When it dies the root
+// starts another; the connections of the dead one answer `unavailable` and close, clients come back
+// on a new one. Runs pooled, never blocks.
 #pragma once
 
 #include <caf/typed_event_based_actor.hpp>
@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "actors/interfaces.hpp"
+#include "actors/relay_session.hpp"
 #include "actors/ws_conn.hpp"
 #include "net/listener.hpp"
 
@@ -22,8 +23,8 @@ struct gateway_state {
   static constexpr const char* name = "gateway";
 
   gateway_actor::pointer self;
-  std::string edge_name;
-  edge_actor edge;
+  std::string edge_name;  // the only one there is; empty on a coordinator, whose cluster knows them
+  front_actor front;
   std::set<ws_conn_actor> connections;
   std::vector<caf::typed_response_promise<everything_closed>> closers;
 
@@ -39,29 +40,36 @@ struct gateway_state {
 };
 
 gateway_actor::behavior_type gateway(gateway_actor::stateful_pointer<gateway_state> self,
-                                     std::string edge_name, edge_actor edge);
+                                     std::string edge_name, front_actor front);
 
-/// Where the listener's threads find the gateway that lives now. Thread-safe.
-class gateway_slot {
+/// Where the listener's threads find the actor that lives now. Thread-safe.
+template <class Actor>
+class actor_slot {
  public:
-  void set(gateway_actor g) {
+  void set(Actor a) {
     const std::scoped_lock lock(mutex_);
-    gateway_ = std::move(g);
+    actor_ = std::move(a);
   }
-  [[nodiscard]] gateway_actor get() const {
+  [[nodiscard]] Actor get() const {
     const std::scoped_lock lock(mutex_);
-    return gateway_;
+    return actor_;
   }
 
  private:
   mutable std::mutex mutex_;
-  gateway_actor gateway_;
+  Actor actor_;
 };
+using gateway_slot = actor_slot<gateway_actor>;
 
 /// The listener's `opened` callback: a connection actor for the session, known to the gateway that
 /// `to` names. Any thread.
 net::session_handler open_connection(caf::actor_system& system, connection_setup to,
                                      std::shared_ptr<net::ws_session> session,
                                      net::connection_info info);
+
+/// The same for a client whose connection is a coordinator's: it has said hello there.
+ws_conn_actor open_relayed_connection(caf::actor_system& system, connection_setup to,
+                                      std::shared_ptr<relay_session> session,
+                                      std::shared_ptr<const caller> from);
 
 }  // namespace dsec::actors

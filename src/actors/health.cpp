@@ -30,6 +30,22 @@ void health_board::clear(const std::string& subject) {
   reasons_.erase(subject);
 }
 
+void health_board::set_edges(std::map<std::string, std::string> states) {
+  const std::scoped_lock lock(mutex_);
+  edges_ = std::move(states);
+}
+
+std::string health_board::why_unhealthy() {
+  check_pools();
+  const std::scoped_lock lock(mutex_);
+  std::string all;
+  for (const auto& [subject, reason] : reasons_) {
+    if (subject.starts_with(coordinator_subject)) continue;
+    all.append(all.empty() ? "" : "; ").append(subject).append(": ").append(reason);
+  }
+  return all;
+}
+
 void health_board::note_beat(std::int64_t microseconds) {
   last_beat_ = std::chrono::steady_clock::now().time_since_epoch().count();
   auto worst = worst_delay_us_.load();
@@ -85,6 +101,7 @@ health_board::answer health_board::healthz() {
                           {"stuck", h.stuck},
                           {"abandoned", h.abandoned}});
   }
+  if (edges_) j["edges"] = *edges_;
   j["actor_restarts"] = restarts_.load();
   j["late_beats"] = late_beats_.load();
   j["worst_scheduling_delay_us"] = worst_delay_us_.load();

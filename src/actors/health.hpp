@@ -9,7 +9,9 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.hpp"
@@ -19,6 +21,9 @@ namespace dsec::actors {
 
 class health_board {
  public:
+  /// Of reasons that tell of a link to a coordinator; its address follows.
+  static constexpr std::string_view coordinator_subject = "coordinator ";
+
   void watch(std::shared_ptr<base::worker_pool> pool);
 
   /// Unhealthy with this reason until cleared. One reason per subject.
@@ -26,6 +31,9 @@ class health_board {
   /// Whether that is reported already.
   bool has(const std::string& subject, const std::string& reason);
   void clear(const std::string& subject);
+
+  /// The workers of a coordinator and what becomes of each; no reason to be unhealthy.
+  void set_edges(std::map<std::string, std::string> states);
 
   /// Ready: recovered, and the gateway answers.
   void set_ready(bool ready) { ready_ = ready; }
@@ -48,6 +56,9 @@ class health_board {
     std::string json;
   };
   answer healthz();
+  /// What keeps sandboxes from starting here, as one sentence: a coordinator that is not there does
+  /// not. Empty: nothing.
+  std::string why_unhealthy();
   answer readyz();
 
  private:
@@ -56,6 +67,7 @@ class health_board {
   std::mutex mutex_;
   std::vector<std::shared_ptr<base::worker_pool>> pools_;
   std::map<std::string, std::string> reasons_;
+  std::optional<std::map<std::string, std::string>> edges_;
   std::atomic<bool> ready_{false};
   std::atomic<bool> draining_{false};
   std::atomic<std::uint64_t> restarts_{0};

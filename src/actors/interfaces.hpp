@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "actors/edge_load.hpp"
 #include "actors/lease_table.hpp"
 #include "actors/ledger.hpp"
 #include "base/phase.hpp"
@@ -65,13 +66,23 @@ struct call {
   msg<proto::Request> request;
   std::string trace;         // the client's, or made here: stands in log lines about it
   std::uint64_t serial = 0;  // of the request on its connection, where ids come again
+  std::size_t promised = 0;  // bytes that its reply may have; 0 = never many
+  /// A create that has not been admitted by then is refused, for another worker to try; none: as
+  /// long as its deadline allows.
+  std::optional<time_point> admit_by{};
 
   /// What is left when the request has been parsed. Its bytes count against what its connection
   /// may send until nobody holds them any more.
   [[nodiscard]] call without_frame() const {
-    return {from, id, deadline, msg<proto::Request>(proto::frame()), trace, serial};
+    auto c = *this;
+    c.request = msg<proto::Request>(proto::frame());
+    return c;
   }
 };
+
+/// Answers requests about one sandbox: its actor, or, where the sandbox is on another machine, the
+/// actor that stands for its worker here.
+using callee = caf::typed_actor<caf::replies_to<call>::with<reply>>;
 
 // ---- sandbox: one per sandbox of this worker
 // ------------------------------------------------------------------
@@ -82,8 +93,8 @@ struct await_running {
   call request;
   std::optional<time_point> abandoned;  // since when its client is gone
 };
-/// A connection was lost over these creates. Their client may come back and send them again; what
-/// nobody has asked for again after abandon_grace, or used, is withdrawn.
+/// A connection is gone, and with it the answers to these creates. Their client may come back and
+/// send them again; what nobody has asked for again after abandon_grace, or used, is withdrawn.
 struct creates_abandoned {
   std::shared_ptr<const caller> from;
   std::vector<std::uint64_t> serials;  // of the requests
@@ -178,9 +189,24 @@ struct find_sandbox {
   std::string id;
 };
 struct found_sandbox {
-  sandbox_actor who;
+  callee who;
   base::error why;  // when `who` is empty
 };
+/// What is known here of an idempotency key.
+struct find_key {
+  std::string principal;
+  std::string key;
+};
+enum class key_state : std::uint8_t {
+  unknown,
+  used,       // a sandbox was made with it, or a create with it waits
+  withdrawn,  // before its create had arrived: that one is to make nothing
+};
+struct found_key {
+  key_state state = key_state::unknown;
+};
+/// How much there is to do; answered without what has to be read (edge_load.hpp).
+struct get_load {};
 /// Refuses new sandboxes and ends all there are, or leaves them as they are; answered when that is
 /// done.
 struct stop_everything {
@@ -188,9 +214,16 @@ struct stop_everything {
 };
 struct everything_stopped {};
 
-using edge_actor = caf::typed_actor<caf::replies_to<call>::with<reply>,  // create, list sandboxes,
-                                                                         // list images, ping
+/// What a gateway hands requests to: the edge of its process, or on a coordinator the cluster.
+using front_actor = caf::typed_actor<caf::replies_to<call>::with<reply>,  // create, list sandboxes,
+                                                                          // list images, ping
+                                     caf::replies_to<find_sandbox>::with<found_sandbox>,  //
+                                     caf::reacts_to<creates_abandoned>>;
+
+using edge_actor = caf::typed_actor<caf::replies_to<call>::with<reply>,                          //
                                     caf::replies_to<find_sandbox>::with<found_sandbox>,          //
+                                    caf::replies_to<find_key>::with<found_key>,                  //
+                                    caf::replies_to<get_load>::with<edge_load>,                  //
                                     caf::replies_to<stop_everything>::with<everything_stopped>,  //
                                     caf::reacts_to<creates_abandoned>,                           //
                                     caf::reacts_to<sandbox_released>,                            //
@@ -200,16 +233,25 @@ using edge_actor = caf::typed_actor<caf::replies_to<call>::with<reply>,  // crea
 // ---- gateway: root of the coordinator side; routes by the edge in a sandbox's id
 // ------------------------------
 
-/// The local edge was started, or started again.
-struct edge_is {
-  edge_actor edge;
+/// Whom the gateway hands requests to was started, or started again.
+struct front_is {
+  front_actor front;
 };
 struct close_everything {};
 struct everything_closed {};
 
+/// What a coordinator has made of a request before it passed it on: stands in place of what the
+/// request says itself.
+struct relayed {
+  std::uint64_t id = 0;
+  std::chrono::milliseconds left{0};               // to its deadline
+  std::optional<std::chrono::milliseconds> admit;  // see call::admit_by
+  std::string trace;
+};
 /// One client connection; its socket side sends what came in.
 struct frame_arrived {
   proto::frame frame;
+  std::optional<relayed> as{};
 };
 struct frame_malformed {
   base::error why;
@@ -232,11 +274,11 @@ struct connection_opened {
 };
 
 using gateway_actor =
-    caf::typed_actor<caf::replies_to<call>::with<reply>,                          // as edge_actor
-                     caf::replies_to<find_sandbox>::with<found_sandbox>,          // as edge_actor
+    caf::typed_actor<caf::replies_to<call>::with<reply>,                          // as front_actor
+                     caf::replies_to<find_sandbox>::with<found_sandbox>,          // as front_actor
                      caf::replies_to<close_everything>::with<everything_closed>,  //
-                     caf::reacts_to<creates_abandoned>,                           // as edge_actor
-                     caf::reacts_to<edge_is>,                                     //
+                     caf::reacts_to<creates_abandoned>,                           // as front_actor
+                     caf::reacts_to<front_is>,                                    //
                      caf::reacts_to<connection_opened>>;
 
 // ---- root
@@ -244,7 +286,7 @@ using gateway_actor =
 
 struct get_roots {};
 struct roots {
-  edge_actor edge;
+  edge_actor edge;  // none on a coordinator
   gateway_actor gateway;
 };
 using root_actor = caf::typed_actor<caf::replies_to<get_roots>::with<roots>>;
@@ -289,7 +331,11 @@ CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::find_sandbox)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::found_sandbox)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::stop_everything)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::everything_stopped)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::edge_is)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::find_key)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::found_key)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::get_load)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::edge_load)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::front_is)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::close_everything)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::everything_closed)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::frame_arrived)

@@ -16,12 +16,30 @@ void lease_table::holder::let_go() {
   if (const auto table = std::exchange(table_, nullptr)) table->release(what_);
 }
 
-lease_table::lease_table(std::function<time_point()> now) : now_(std::move(now)) {}
+lease_table::lease_table(std::function<time_point()> now, watcher watch)
+    : now_(std::move(now)), watch_(std::move(watch)) {}
+
+void lease_table::tell(const key& what, const entry& e, bool held) const {
+  const auto ms = static_cast<std::uint32_t>(e.longest.count());
+  if (watch_) watch_(what.first, {what.second, ms}, held);
+}
+
+std::vector<std::pair<std::string, lease>> lease_table::held() const {
+  const std::scoped_lock lock(mutex_);
+  std::vector<std::pair<std::string, lease>> out;
+  for (const auto& [what, e] : known_) {
+    if (e.holders == 0) continue;
+    const auto ms = static_cast<std::uint32_t>(e.longest.count());
+    out.emplace_back(what.first, lease{what.second, ms});
+  }
+  return out;
+}
 
 lease_table::holder lease_table::hold(const std::string& principal, const lease& l) {
   const key what{principal, l.id};
   const std::scoped_lock lock(mutex_);
-  ++known(what, l.ms).holders;
+  auto& e = known(what, l.ms);
+  if (++e.holders == 1) tell(what, e, true);
   forget_old(now_());
   return {shared_from_this(), what};
 }
@@ -32,6 +50,7 @@ void lease_table::release(const key& what) {
   const auto now = now_();
   if (--e.holders == 0) {
     e.released = now;
+    tell(what, e, false);
     forget_later(what, e);
   }
   forget_old(now);

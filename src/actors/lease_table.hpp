@@ -14,6 +14,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace dsec::actors {
 
@@ -29,7 +30,11 @@ class lease_table : public std::enable_shared_from_this<lease_table> {
  public:
   using time_point = std::chrono::steady_clock::time_point;
 
-  explicit lease_table(std::function<time_point()> now);
+  /// One connection took a lease first, or let it go last. Called on any thread, in order, under a
+  /// lock: hand over.
+  using watcher = std::function<void(const std::string& principal, const lease& l, bool held)>;
+
+  explicit lease_table(std::function<time_point()> now, watcher watch = {});
 
   /// One open connection.
   class holder {
@@ -56,6 +61,8 @@ class lease_table : public std::enable_shared_from_this<lease_table> {
   /// When the lease ends; nullopt while somebody holds it, and as long as nobody could. One that
   /// nobody has held counts from open().
   std::optional<time_point> ends(const std::string& principal, const lease& l);
+  /// All that are held, each with the longest time that anybody has named.
+  [[nodiscard]] std::vector<std::pair<std::string, lease>> held() const;
   /// Leases that are held, or were not long ago.
   [[nodiscard]] std::size_t size() const;
 
@@ -75,7 +82,10 @@ class lease_table : public std::enable_shared_from_this<lease_table> {
   /// What ended so long ago that it makes no difference is not kept.
   void forget_old(time_point now);
 
+  void tell(const key& what, const entry& e, bool held) const;
+
   const std::function<time_point()> now_;
+  const watcher watch_;
   mutable std::mutex mutex_;
   std::optional<time_point> opened_;
   std::map<key, entry> known_;

@@ -12,46 +12,77 @@ namespace dsec::actors {
 void root_state::begin(root_args a) {
   args = std::move(a);
   start_watchdog();
-  start_edge();
+  args.env ? start_edge() : start_cluster();
   start_gateway();
+  uplinks_now.resize(args.uplinks.size());
+  for (std::size_t i = 0; i < uplinks_now.size(); ++i) start_uplink(i);
 }
 
 void root_state::start_edge() {
   edge_now = self->spawn<caf::monitored>(edge, args.env, args.table);
-  if (gateway_now) caf::anon_send(gateway_now, edge_is{edge_now});
+  if (gateway_now) caf::anon_send(gateway_now, front_is{edge_now});
+  for (const auto& u : uplinks_now) caf::anon_send(u, edge_is{edge_now});
+}
+
+void root_state::start_cluster() {
+  cluster_now = self->spawn<caf::monitored>(cluster, args.coordinator);
+  args.cluster->set(cluster_now);
+  if (gateway_now) caf::anon_send(gateway_now, front_is{cluster_now});
+}
+
+void root_state::start_uplink(std::size_t i) {
+  uplinks_now[i] = self->spawn<caf::monitored>(uplink, args.uplinks[i], edge_now);
+}
+
+front_actor root_state::front() const {
+  if (args.env) return edge_now;
+  return cluster_now;
 }
 
 void root_state::start_gateway() {
-  gateway_now = self->spawn<caf::monitored>(gateway, args.env->config.node.name, edge_now);
+  const auto edge_name = args.env ? args.env->config.node.name : std::string();
+  gateway_now = self->spawn<caf::monitored>(gateway, edge_name, front());
   args.slot->set(gateway_now);
 }
 
 void root_state::start_watchdog() {
-  watchdog_now = self->spawn<caf::monitored>(watchdog, args.env->health);
+  watchdog_now = self->spawn<caf::monitored>(watchdog, args.health());
+}
+
+const char* root_state::restart(const caf::actor_addr& dead, bool really) {
+  const auto is = [&](const auto& a) { return a && dead == a.address(); };
+  const auto start = [&](auto&& again, const char* who) {
+    if (really) again();
+    return who;
+  };
+  if (is(edge_now)) return start([&] { start_edge(); }, "edge");
+  if (is(cluster_now)) return start([&] { start_cluster(); }, "cluster");
+  if (is(gateway_now)) return start([&] { start_gateway(); }, "gateway");
+  for (std::size_t i = 0; i < uplinks_now.size(); ++i) {
+    if (is(uplinks_now[i])) return start([&] { start_uplink(i); }, "uplink");
+  }
+  return start([&] { start_watchdog(); }, "watchdog");
 }
 
 void root_state::on_down(const caf::down_msg& m) {
-  const char* who = m.source == edge_now.address()      ? "edge"
-                    : m.source == gateway_now.address() ? "gateway"
-                                                        : "watchdog";
+  const std::string who = restart(m.source, false);
   base::log::error("actor_restarted", {{"actor", who}});
-  args.env->health->count_restart();
-  if (!restarts.spend(self->clock().now()))
-    return args.give_up(std::string(who) + " died too often");
-  if (m.source == edge_now.address()) {
-    start_edge();
-  } else if (m.source == gateway_now.address()) {
-    start_gateway();
-  } else {
-    start_watchdog();
-  }
+  args.health()->count_restart();
+  if (!restarts.spend(self->clock().now())) return args.give_up(who + " died too often");
+  restart(m.source, true);
 }
 
 void root_state::tell_children_to_exit() {
   args.slot->set({});
-  caf::anon_send_exit(watchdog_now, caf::exit_reason::user_shutdown);
-  caf::anon_send_exit(gateway_now, caf::exit_reason::user_shutdown);
-  caf::anon_send_exit(edge_now, caf::exit_reason::user_shutdown);
+  if (args.cluster) args.cluster->set({});
+  const auto end = [](const auto& a) {
+    if (a) caf::anon_send_exit(a, caf::exit_reason::user_shutdown);
+  };
+  end(watchdog_now);
+  for (const auto& u : uplinks_now) end(u);
+  end(gateway_now);
+  end(edge_now);
+  end(cluster_now);
 }
 
 root_actor::behavior_type root_supervisor(root_actor::stateful_pointer<root_state> self,

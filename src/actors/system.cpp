@@ -4,15 +4,13 @@
 #include <caf/actor_system.hpp>
 #include <caf/scoped_actor.hpp>
 #include <caf/send.hpp>
-#include <condition_variable>
-#include <cstdlib>
-#include <mutex>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "actors/gateway.hpp"
 #include "actors/node_memory.hpp"
+#include "actors/node_parts.hpp"
 #include "actors/orphans.hpp"
 #include "actors/recovery.hpp"
 #include "actors/root_supervisor.hpp"
@@ -26,50 +24,6 @@ namespace dsec::actors {
 namespace {
 
 constexpr unsigned kill_threads = 8;
-constexpr std::chrono::seconds longest_pause{5};  // of all actors
-constexpr std::chrono::seconds failed_start_grace{60};
-
-void end_process(const std::string& why) {
-  base::log::error("giving_up", {{"why", why}});
-  std::_Exit(70);
-}
-
-/// Calls `late` unless it is destroyed before the time is over.
-class grace_period {
- public:
-  grace_period(std::chrono::milliseconds time, std::function<void()> late)
-      : thread_([this, time, late = std::move(late)] {
-          std::unique_lock lock(mutex_);
-          if (!ended_.wait_for(lock, time, [this] { return done_; })) late();
-        }) {}
-  ~grace_period() {
-    {
-      const std::scoped_lock lock(mutex_);
-      done_ = true;
-    }
-    ended_.notify_all();
-    thread_.join();
-  }
-  grace_period(const grace_period&) = delete;
-  grace_period& operator=(const grace_period&) = delete;
-
- private:
-  std::mutex mutex_;
-  std::condition_variable ended_;
-  bool done_ = false;
-  std::thread thread_;
-};
-
-net::http_answer answer_of(const health_board::answer& a) {
-  return {a.good ? 200U : 503U, "application/json", a.json};
-}
-
-std::optional<net::http_answer> answer_get(health_board& health, std::string_view path) {
-  if (path == "/healthz") return answer_of(health.healthz());
-  if (path == "/readyz") return answer_of(health.readyz());
-  return std::nullopt;
-}
-
 class node_impl final : public node {
  public:
   node_impl(const base::config& config, node_deps deps);
@@ -89,6 +43,7 @@ class node_impl final : public node {
                                                std::size_t bound);
   std::shared_ptr<worker> make_worker(node_deps& deps, std::unique_ptr<record_store> records);
   net::session_handler open(std::shared_ptr<net::ws_session> session, net::connection_info info);
+  std::vector<uplink_args> make_uplinks();
 
   base::config config_;
   node_deps deps_;
@@ -102,6 +57,7 @@ class node_impl final : public node {
   root_actor root_;
   terminator_actor terminator_;
   std::unique_ptr<net::listener> listener_;
+  std::shared_ptr<net::peer_connector> connector_;  // of a worker
 };
 
 node_impl::node_impl(const base::config& config, node_deps deps)
@@ -148,16 +104,25 @@ net::session_handler node_impl::open(std::shared_ptr<net::ws_session> session,
                                      net::connection_info info) {
   const auto gateway = slot_->get();
   if (!gateway || health_->draining()) {
-    session->close("dsecd is restarting or stopping");
-    return {.message = [](const proto::frame&) {},
-            .malformed = [](const base::error&) {},
-            .room = {},
-            .closed = [] {}};
+    return turn_away(*session);
   }
   connection_setup setup{gateway, config_.node.name, worker_->leases,
                          std::chrono::milliseconds(config_.gateway.default_deadline_ms),
                          std::chrono::seconds(config_.gateway.lease_seconds)};
   return open_connection(*system_, std::move(setup), std::move(session), std::move(info));
+}
+
+/// A link to each coordinator of a worker.
+std::vector<uplink_args> node_impl::make_uplinks() {
+  std::vector<uplink_args> out;
+  if (!deps_.links) return out;
+  connector_ = net::peer_connector::start();
+  const auto secret = std::make_shared<const std::string>(deps_.links->secret);
+  for (const auto& c : deps_.links->coordinators) {
+    out.push_back(
+        {worker_, slot_, connector_, c, secret, deps_.links->node_id, deps_.links->program});
+  }
+  return out;
 }
 
 base::result<void> node_impl::start() {
@@ -173,18 +138,24 @@ base::result<void> node_impl::start() {
     (void)worker_->background_pool->submit([paths, id] { remove_sandbox_files(paths, id); });
   }
   system_ = std::make_unique<caf::actor_system>(runtime_);
-  root_ = system_->spawn(root_supervisor, root_args{worker_, table_, slot_, deps_.give_up});
+  root_ = system_->spawn(root_supervisor,
+                         root_args{worker_, table_, slot_, deps_.give_up, make_uplinks()});
   terminator_ = system_->spawn(terminator, root_);
   // The gateway is there once the root answers.
   caf::scoped_actor self{*system_};
   self->request(root_, caf::infinite, get_roots{}).receive([](const roots&) {}, [](caf::error&) {});
   net::listener_callbacks callbacks{
       .authenticate = deps_.authenticate,
-      .opened = [this](auto session,
-                       auto info) { return open(std::move(session), std::move(info)); },
+      .opened = {},
       .get = [health = health_](std::string_view path) { return answer_get(*health, path); }};
+  if (!deps_.links) {
+    callbacks.opened = [this](auto session, auto info) {
+      return open(std::move(session), std::move(info));
+    };
+  }
   DSEC_TRY(listener_, net::listener::start(config_.gateway, std::move(callbacks)));
-  worker_->leases->open();
+  // Clients of a worker come over its links, which open them.
+  if (!deps_.links) worker_->leases->open();
   health_->expect_beats(longest_pause);
   health_->set_ready(true);
   base::log::info("ready", {{"port", listener_->port()}, {"edge", config_.node.name}});
@@ -205,6 +176,7 @@ void node_impl::end(std::chrono::milliseconds grace, shut_down how) {
   }
   // No callback runs after this, so none meets an actor system that is gone.
   if (listener_) listener_->stop();
+  if (connector_) connector_->stop();
   caf::anon_send_exit(terminator_, caf::exit_reason::user_shutdown);
   caf::anon_send_exit(root_, caf::exit_reason::user_shutdown);
   terminator_ = nullptr;

@@ -1,5 +1,5 @@
-// A whole node (--role=all: coordinator and worker in one process) behind one object without CAF in
-// it: what the command line starts and stops. start() and stop() block and are for the main thread;
+// A whole node of any role behind one object without CAF in it: what the command line starts and
+// stops. start() and stop() block and are for the main thread;
 // signals are the caller's.
 #pragma once
 
@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "actors/record_store.hpp"
 #include "backends/backend.hpp"
@@ -17,8 +18,17 @@
 #include "base/result.hpp"
 #include "base/store.hpp"
 #include "fs/image_store.hpp"
+#include "net/peer_connector.hpp"
 
 namespace dsec::actors {
+
+/// What makes a node a worker of coordinators: it has no clients of its own.
+struct worker_links {
+  std::vector<net::peer_address> coordinators;
+  std::string secret;
+  std::string node_id;  // of the state directory
+  std::string program;  // release, for their logs
+};
 
 struct node_deps {
   std::shared_ptr<backends::backend> backend;
@@ -29,6 +39,16 @@ struct node_deps {
   /// The node cannot go on, or did not stop in time. The default logs and ends the process with
   /// status 70.
   std::function<void(const std::string& why)> give_up;
+  std::optional<worker_links> links{};
+};
+
+/// Of a coordinator: it has no sandboxes of its own.
+struct coordinator_deps {
+  std::function<std::optional<std::string>(std::string_view key)> authenticate;  // as above
+  std::string secret;                    // that its workers must know
+  std::vector<std::string> known_edges;  // of earlier coordinators over this state
+  std::function<base::result<void>(const std::string& text)> save_edges;
+  std::function<void(const std::string& why)> give_up;  // as above
 };
 
 class node {
@@ -49,5 +69,9 @@ class node {
 /// Recovers what the store knows, starts everything, and listens. Block signals before: all threads
 /// inherit the mask of the caller.
 base::result<std::unique_ptr<node>> start_node(const base::config& config, node_deps deps);
+
+/// A node without backend and store: workers come to it. Otherwise the same.
+base::result<std::unique_ptr<node>> start_coordinator(const base::config& config,
+                                                      coordinator_deps deps);
 
 }  // namespace dsec::actors

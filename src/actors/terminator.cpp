@@ -20,6 +20,7 @@ caf::result<shut_down_done> terminator_state::on_shut_down(shut_down how) {
 
 void terminator_state::stop_sandboxes(const roots& r, shut_down how) {
   const auto next = [this, gateway = r.gateway] { close_connections(gateway); };
+  if (!r.edge) return next();  // a coordinator
   self->request(r.edge, caf::infinite, stop_everything{how.leave})
       .then([next](everything_stopped) { next(); },
             [next](caf::error&) {

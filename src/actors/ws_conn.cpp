@@ -122,11 +122,12 @@ void ws_conn_state::on_frame(const frame_arrived& m) {
   if (closing) return;
   std::uint64_t id = 0;
   proto::view<proto::Request> view(m.frame);
-  const auto head = view.read([&](proto::Request::Reader request) { id = request.getId(); });
+  const auto head =
+      view.read([&](proto::Request::Reader request) { id = m.as ? m.as->id : request.getId(); });
   if (!head || id == 0) return hang_up("a request without a readable id");
   const auto ok = view.read([&](proto::Request::Reader request) {
     if (!greeted) return greet(id, request);
-    accept(id, request, m.frame);
+    accept(id, request, m);
   });
   if (!ok) send(error_reply(id, ok.error()));
 }
@@ -138,8 +139,15 @@ void ws_conn_state::on_malformed(const frame_malformed& m) {
   hang_up(m.why.message);
 }
 
+std::chrono::milliseconds ws_conn_state::time_for(proto::Request::Reader request,
+                                                  const frame_arrived& m) const {
+  if (m.as) return m.as->left;
+  return request.getDeadlineMs() == 0 ? args.node.default_deadline
+                                      : std::chrono::milliseconds(request.getDeadlineMs());
+}
+
 void ws_conn_state::accept(std::uint64_t id, proto::Request::Reader request,
-                           const proto::frame& frame) {
+                           const frame_arrived& m) {
   const auto which = request.getBody().which();
   if (in_flight.contains(id)) {
     return send(
@@ -151,23 +159,23 @@ void ws_conn_state::accept(std::uint64_t id, proto::Request::Reader request,
     return send(error_reply(id, {errc::unsupported, "this server does not know the request", 0}));
   }
   if (answer_about_stream(id, request.getBody())) return;
-  const auto wait = request.getDeadlineMs() == 0
-                        ? args.node.default_deadline
-                        : std::chrono::milliseconds(request.getDeadlineMs());
+  const auto wait = time_for(request, m);
   const auto now = self->clock().now();
   auto sandbox_id = addressee(request);
   if (!sandbox_id) return send(error_reply(id, sandbox_id.error()));
   const auto serial = ++last_serial;
+  const auto most_bytes = promise_of(request.getBody());
   pending p{serial,
             now + wait,
             *std::move(sandbox_id),
-            call{args.from, id, now + wait - margin(wait), msg<proto::Request>(frame),
-                 trace_of(request, serial), serial},
+            call{args.from, id, now + wait - margin(wait), msg<proto::Request>(m.frame),
+                 m.as ? m.as->trace : trace_of(request, serial), serial, most_bytes},
             false,
-            promise_of(request.getBody()),
+            most_bytes,
             false,
             which,
             now};
+  if (m.as && m.as->admit) p.request.admit_by = now + *m.as->admit;
   deadlines.want(self, p.deadline);
   hold_or_route(in_flight.emplace(id, std::move(p)).first->second);
 }
@@ -235,12 +243,13 @@ void ws_conn_state::take_back_promise(const pending& p) {
   if (it != promises_to.end() && --it->second == 0) promises_to.erase(it);
 }
 
+/// Also one that had no create under way is told: a coordinator passes it on to its workers.
 void ws_conn_state::on_lost() {
   creates_abandoned m{args.from, {}};
   for (const auto& [id, p] : in_flight) {
     if (p.which == body::CREATE_SANDBOX) m.serials.push_back(p.serial);
   }
-  if (!m.serials.empty()) caf::anon_send(args.node.gateway, std::move(m));
+  caf::anon_send(args.node.gateway, std::move(m));
   self->quit();
 }
 
@@ -291,7 +300,7 @@ void ws_conn_state::find(const pending& p) {
           });
 }
 
-void ws_conn_state::ask_sandbox(pending& p, const sandbox_actor& who) {
+void ws_conn_state::ask_sandbox(pending& p, const callee& who) {
   self->request(who, caf::infinite, p.request)
       .then([this, id = p.request.id,
              serial = p.serial](const reply& r) { finish(id, serial, r.frame()); },
@@ -378,6 +387,7 @@ void ws_conn_state::on_close(const close_connection& m) {
 ws_conn_self::behavior_type ws_conn(ws_conn_self::stateful_pointer<ws_conn_state> self,
                                     ws_conn_args args) {
   install_handlers(self);
+  self->state.greeted = args.greeted;
   self->state.args = std::move(args);
   self->state.args.session->grant(static_cast<std::uint32_t>(proto::max_in_flight));
   return {

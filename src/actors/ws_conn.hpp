@@ -53,6 +53,7 @@ struct ws_conn_args {
   std::shared_ptr<net::ws_session> session;
   std::shared_ptr<const caller> from;  // with its lease, once it has said hello
   connection_setup node;
+  bool greeted = false;  // it has said hello: to a coordinator, whose link this connection is on
 };
 
 struct ws_conn_state {
@@ -85,7 +86,7 @@ struct ws_conn_state {
   bool may_stream = false;  // the client said that it knows streams
   bool closing = false;
   std::unordered_map<std::uint64_t, pending> in_flight;  // by request id
-  std::unordered_map<std::string, sandbox_actor> known;
+  std::unordered_map<std::string, callee> known;
   std::deque<std::pair<std::uint64_t, std::uint64_t>> held;  // ids and serials, see hold_or_route
   std::size_t promised = 0;                                  // of all in flight
   std::unordered_map<std::string, std::size_t> promises_to;  // how many, by sandbox
@@ -109,7 +110,9 @@ struct ws_conn_state {
  private:
   void greet(std::uint64_t id, proto::Request::Reader request);
   [[nodiscard]] base::result<lease> lease_of(proto::Hello::Reader hello) const;
-  void accept(std::uint64_t id, proto::Request::Reader request, const proto::frame& frame);
+  void accept(std::uint64_t id, proto::Request::Reader request, const frame_arrived& m);
+  [[nodiscard]] std::chrono::milliseconds time_for(proto::Request::Reader request,
+                                                   const frame_arrived& m) const;
   void hold_or_route(pending& p);
   void let_go_held();
   std::string own_trace(std::uint64_t serial);
@@ -121,7 +124,7 @@ struct ws_conn_state {
   void route(pending& p);
   void ask_gateway(pending& p);
   void find(const pending& p);
-  void ask_sandbox(pending& p, const sandbox_actor& who);
+  void ask_sandbox(pending& p, const callee& who);
   static void let_go_of_frame(pending& p);
   /// The request `id` if it still waits for the answer to `serial`.
   pending* waiting(std::uint64_t id, std::uint64_t serial);
@@ -137,7 +140,7 @@ struct ws_conn_state {
   bool answer_about_stream(std::uint64_t id, proto::Request::Body::Reader body);
   void answer_about(std::uint64_t id, const base::result<stream*>& s);
   void go_on(stream& s);
-  void ask_for_piece(std::uint64_t id, std::uint64_t serial, const sandbox_actor& who);
+  void ask_for_piece(std::uint64_t id, std::uint64_t serial, const callee& who);
   void find_source(const stream& s);
   void on_piece(std::uint64_t id, std::uint64_t serial, const proto::frame& reply);
   void on_source_down(std::uint64_t id, std::uint64_t serial);

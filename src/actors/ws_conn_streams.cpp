@@ -90,8 +90,7 @@ void ws_conn_state::find_source(const stream& s) {
           });
 }
 
-void ws_conn_state::ask_for_piece(std::uint64_t id, std::uint64_t serial,
-                                  const sandbox_actor& who) {
+void ws_conn_state::ask_for_piece(std::uint64_t id, std::uint64_t serial, const callee& who) {
   const auto* s = streams.find(id, serial);
   if (s == nullptr) return;
   const auto request_serial = ++last_serial;

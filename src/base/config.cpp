@@ -17,8 +17,8 @@ namespace dsec::base {
 namespace {
 
 using number_range = std::pair<double, double>;
-using target =
-    std::variant<std::string*, std::filesystem::path*, std::uint16_t*, std::uint32_t*, double*>;
+using target = std::variant<std::string*, std::filesystem::path*, std::vector<std::string>*,
+                            std::uint16_t*, std::uint32_t*, double*>;
 
 /// One key: where it stands in the file, where its value goes, its unit and its legal range.
 struct key {
@@ -35,6 +35,7 @@ std::vector<key> keys_of(config& c) {
   auto& n = c.node;
   auto& s = c.sandbox;
   auto& i = c.import;
+  auto& o = c.coordinator;
   return {
       {"", "state", "directory", {}, &c.state},
       {"", "log_level", "debug, info, warn or error", {}, &c.log_level},
@@ -60,6 +61,10 @@ std::vector<key> keys_of(config& c) {
       {"import", "max_mb", "MiB", {1, 16'777'216}, &i.max_mb},
       {"import", "max_entries", "entries", {1, 8'000'000}, &i.max_entries},
       {"import", "max_ratio", "ratio", {1, 1'000'000}, &i.max_ratio},
+      {"coordinator", "candidates", "workers", {1, 64}, &o.candidates},
+      {"coordinator", "lost_after", "s", {1, 86'400}, &o.lost_after},
+      {"peer", "coordinators", "list of ADDRESS:PORT", {}, &c.peer.coordinators},
+      {"peer", "secret_file", "file", {}, &c.peer.secret_file},
   };
 }
 
@@ -109,9 +114,26 @@ struct reader {
     return {};
   }
 
+  [[nodiscard]] result<void> assign_list(const key& k, const toml::node& node,
+                                         std::vector<std::string>& to) const {
+    to.clear();
+    if (const auto* array = node.as_array()) {
+      for (const auto& one : *array) {
+        if (const auto value = one.value<std::string>(); one.is_string() && !value->empty())
+          to.push_back(*value);
+      }
+      if (to.size() == array->size()) return {};
+    }
+    return fail(errc::invalid_argument, at(node) + qualified(k.section, k.name) +
+                                            " must be a list of non-empty strings (" +
+                                            std::string(k.unit) + ")");
+  }
+
   [[nodiscard]] result<void> assign(const key& k, const toml::node& node) const {
     auto* text = std::get_if<std::string*>(&k.field);
     auto* path = std::get_if<std::filesystem::path*>(&k.field);
+    if (const auto* list = std::get_if<std::vector<std::string>*>(&k.field))
+      return assign_list(k, node, **list);
     if (text == nullptr && path == nullptr) return assign_number(k, node);
     const auto value = node.value<std::string>();
     if (!node.is_string() || !value || value->empty()) {
@@ -224,6 +246,10 @@ std::string dump_config(const config& c) {
           using field_type = std::remove_pointer_t<decltype(field)>;
           if constexpr (std::is_arithmetic_v<field_type>) {
             out << toml::table{{k.name, *field}};
+          } else if constexpr (std::is_same_v<field_type, std::vector<std::string>>) {
+            toml::array list;
+            for (const auto& one : *field) list.push_back(one);
+            out << toml::table{{k.name, list}};
           } else if constexpr (std::is_same_v<field_type, std::filesystem::path>) {
             out << toml::table{{k.name, field->string()}};
           } else {

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/result.hpp"
 
@@ -48,6 +49,16 @@ struct import_config {                    // of images made of layers (oci:, doc
   std::uint32_t max_ratio = 200;          // unpacked to packed, of one layer
 };
 
+struct coordinator_config {
+  std::uint32_t candidates = 3;   // workers that an idempotency key may lead to
+  std::uint32_t lost_after = 10;  // s, a worker that is gone for so long is not waited for
+};
+
+struct peer_config {
+  std::vector<std::string> coordinators;    // of a worker: ADDRESS:PORT each
+  std::string secret_file = "peer-secret";  // that both sides must know; relative to state
+};
+
 struct config {
   std::filesystem::path state = "/var/lib/dsec";
   std::string log_level = "info";
@@ -55,6 +66,8 @@ struct config {
   node_config node;
   sandbox_config sandbox;
   import_config import;
+  coordinator_config coordinator;
+  peer_config peer;
 };
 
 /// Parses TOML text; `origin` names it in errors. Values not given keep their defaults.

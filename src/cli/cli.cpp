@@ -16,6 +16,8 @@ constexpr const char* description =
     "  dsecd serve                                        start with embedded defaults on "
     "127.0.0.1:7070\n"
     "  dsecd --role=all --state /srv/dsec --port 7171     the same elsewhere\n"
+    "  dsecd --role=coordinator --config coordinator.toml  clients and workers come to it\n"
+    "  dsecd --role=worker --config worker.toml           has sandboxes for its coordinators\n"
     "  dsecd image import tools:1 ./dir --kind toolkit    make a layer of a directory\n"
     "  dsecd image ls                                     what images there are\n"
     "  dsecd stop                                         stop the daemon; sandboxes run on\n"

@@ -39,11 +39,17 @@ constexpr std::array known_names{"images",
                                  "url",
                                  "api-key",
                                  "url.tmp",
+                                 "peer-secret.tmp",
+                                 "peer-secret",
+                                 "node-id.tmp",
+                                 "node-id",
+                                 "edges.tmp",
                                  "api-key.tmp",
                                  "instance.tmp",
                                  "worker.db-wal",
                                  "worker.db-shm",
                                  "worker.db",
+                                 "edges",
                                  "instance",
                                  "lock"};
 constexpr std::string_view known_prefix = "demo-images.";
@@ -77,7 +83,8 @@ result<void> check_is_state_directory(const base::paths& where) {
   std::error_code bad;
   const bool claimed =
       !instance_of(where).empty() && std::filesystem::is_regular_file(where.lock(), bad);
-  const bool has_records = std::filesystem::is_regular_file(where.worker_db(), bad);
+  const bool has_records = std::filesystem::is_regular_file(where.worker_db(), bad) ||
+                           std::filesystem::is_regular_file(where.edges(), bad);
   const auto found = look(where);
   const bool last_two = found && found->ours.size() == 2;
   if (claimed && (has_records || last_two)) return {};

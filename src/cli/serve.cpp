@@ -1,5 +1,7 @@
 // dsecd serve: wires the components of a node, waits for a signal, takes them down in reverse
 // order: with its sandboxes (SIGUSR1), or leaving them to the next dsecd (all other signals).
+#include "cli/serve.hpp"
+
 #include <openssl/crypto.h>
 #include <pthread.h>
 #include <signal.h>
@@ -19,18 +21,38 @@
 #include "base/store.hpp"
 #include "cli/cli.hpp"
 #include "cli/notify.hpp"
+#include "cli/peer.hpp"
 #include "cli/state_dir.hpp"
 #include "cli/unattended.hpp"
 
 namespace dsec::cli {
+
+std::function<std::optional<std::string>(std::string_view)> authenticator(std::string key) {
+  return [key = std::move(key)](std::string_view given) -> std::optional<std::string> {
+    if (given.size() != key.size() || CRYPTO_memcmp(given.data(), key.data(), key.size()) != 0)
+      return std::nullopt;
+    return "root";
+  };
+}
+
+sigset_t block_stop_signals() {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGTERM);
+  sigaddset(&set, SIGINT);
+  sigaddset(&set, SIGHUP);
+  sigaddset(&set, stop_all_signal);
+  ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
+  ::signal(SIGPIPE, SIG_IGN);
+  return set;
+}
+
+std::string url_of(const base::gateway_config& gateway, std::uint16_t port) {
+  const bool v6 = gateway.bind.find(':') != std::string::npos;
+  return "ws://" + (v6 ? "[" + gateway.bind + "]" : gateway.bind) + ":" + std::to_string(port);
+}
+
 namespace {
-
-/// Several times what the stop of one sandbox takes at most: with all kill threads held up by
-/// processes that cannot be killed, the others still get their turn.
-constexpr std::chrono::seconds stop_grace{60};
-
-/// Ends the sandboxes as well.
-constexpr int stop_all_signal = SIGUSR1;
 
 /// Until a host that lacked something is looked at again; a look starts a sandbox.
 constexpr timespec probe_pause{10, 0};
@@ -51,30 +73,6 @@ base::result<base::config> effective(const context& shared, const options& o) {
   if (o.port >= 0) c.gateway.port = static_cast<std::uint16_t>(o.port);
   // The command line is held to the same rules as the file.
   return base::parse_config(base::dump_config(c), "command line");
-}
-
-/// One principal today, "root": whoever can read the state directory.
-auto authenticator(std::string key) {
-  return [key = std::move(key)](std::string_view given) -> std::optional<std::string> {
-    if (given.size() != key.size() || CRYPTO_memcmp(given.data(), key.data(), key.size()) != 0)
-      return std::nullopt;
-    return "root";
-  };
-}
-
-sigset_t stop_signals() {
-  sigset_t set;
-  sigemptyset(&set);
-  sigaddset(&set, SIGTERM);
-  sigaddset(&set, SIGINT);
-  sigaddset(&set, SIGHUP);
-  sigaddset(&set, stop_all_signal);
-  return set;
-}
-
-std::string url_of(const base::gateway_config& gateway, std::uint16_t port) {
-  const bool v6 = gateway.bind.find(':') != std::string::npos;
-  return "ws://" + (v6 ? "[" + gateway.bind + "]" : gateway.bind) + ":" + std::to_string(port);
 }
 
 /// What the host lacks of what sandboxes need, by name; empty when it has all.
@@ -119,21 +117,29 @@ void raise_open_files(const base::node_config& node) {
                     {"max_sandboxes", node.max_sandboxes}});
 }
 
-base::result<void> serve(const base::config& c) {
+/// What a worker says to its coordinators, and where they are; nothing for --role=all.
+base::result<std::optional<actors::worker_links>> links_of(const base::config& c, bool worker) {
+  if (!worker) return std::optional<actors::worker_links>();
+  actors::worker_links links;
+  DSEC_TRY(links.coordinators, coordinators_of(c));
+  DSEC_TRY(links.secret, load_peer_secret(c, false));
+  DSEC_TRY(links.node_id, load_or_make_node_id(base::paths(c.state)));
+  links.program = DSEC_VERSION;
+  return std::optional(std::move(links));
+}
+
+base::result<void> serve(const base::config& c, bool worker) {
   if (::geteuid() != 0) {
     return base::fail(base::errc::permission_denied,
                       "dsecd must run as root: it makes mounts, namespaces and cgroups");
   }
-  // Before any thread exists, so that all inherit the mask and only sigwait() below takes the
-  // signals.
-  const auto signals = stop_signals();
-  ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-  ::signal(SIGPIPE, SIG_IGN);
+  const auto signals = block_stop_signals();
   raise_open_files(c.node);
 
   const base::paths where(c.state);
   DSEC_TRY(const auto lock, state_lock::acquire(where, c.node.instance, lock_use::serve));
   DSEC_TRY(auto key, load_or_make_api_key(where));
+  DSEC_TRY(auto links, links_of(c, worker));
   DSEC_TRY(auto store, base::open_sqlite(where.worker_db(), base::durability::process,
                                          actors::worker_migrations()));
   DSEC_TRY(auto opened, container::container_backend::open(where, c.node, c.sandbox));
@@ -149,9 +155,11 @@ base::result<void> serve(const base::config& c) {
                                                    .images = fs::image_store(where),
                                                    .store = std::move(store),
                                                    .authenticate = authenticator(std::move(key)),
-                                                   .give_up = nullptr}));
+                                                   .give_up = nullptr,
+                                                   .links = std::move(links)}));
   const auto url = url_of(c.gateway, node->port());
-  if (auto published = lock.publish_url(url); !published) {
+  // Clients of a worker go to its coordinator.
+  if (auto published = worker ? base::result<void>() : lock.publish_url(url); !published) {
     node->leave(stop_grace);  // a full disk is no reason to end what was taken over
     return published;
   }
@@ -181,8 +189,11 @@ base::result<void> serve(const base::config& c) {
 void add_serve(CLI::App& app, context& shared) {
   auto o = std::make_shared<options>();
   auto* command = app.add_subcommand("serve", "run a node (also: dsecd --role=all)");
-  command->add_option("--role", o->role, "all: coordinator and worker in one process")
-      ->check(CLI::IsMember({"all"}))
+  command
+      ->add_option("--role", o->role,
+                   "coordinator: clients and workers come to it; worker: has the sandboxes; all: "
+                   "both in one process")
+      ->check(CLI::IsMember({"all", "coordinator", "worker"}))
       ->capture_default_str();
   add_places(*command, shared);
   command->add_option("--instance", o->instance,
@@ -196,7 +207,8 @@ void add_serve(CLI::App& app, context& shared) {
       if (!c) return report(c.error());
       base::log::level level{};
       if (base::log::parse_level(c->log_level, level)) base::log::set_level(level);
-      const auto done = serve(*c);
+      const auto done =
+          o->role == "coordinator" ? serve_coordinator(*c) : serve(*c, o->role == "worker");
       return done ? 0 : report(done.error());
     };
   });

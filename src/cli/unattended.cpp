@@ -59,6 +59,9 @@ result<std::size_t> count_living(const base::paths& where) {
 
 result<what_was_left> end_what_is_left(const state_lock&, const base::config& c) {
   const base::paths where(c.state);
+  // A coordinator's: nothing ever ran.
+  if (std::filesystem::exists(where.edges()) && !std::filesystem::exists(where.worker_db()))
+    return what_was_left{};
   // What runs is found by its control groups: a store that cannot be read keeps nothing alive.
   const auto records = open_records(where);
   auto found = records.and_then([](const auto& r) { return living(*r); });

@@ -5,8 +5,9 @@
 
 namespace dsec::net {
 
-base::result<proto::frame> decode(encoding e, std::span<const std::byte> message) {
-  if (e == encoding::binary) return proto::frame::from_bytes(message);
+base::result<proto::frame> decode(encoding e, std::span<const std::byte> message,
+                                  std::size_t most) {
+  if (e == encoding::binary) return proto::frame::from_bytes(message, most);
   if (e == encoding::packed) return proto::frame::from_packed(message);
   return proto::from_json(capnp::Schema::from<proto::Request>(),
                           {reinterpret_cast<const char*>(message.data()), message.size()});

@@ -13,8 +13,9 @@ namespace dsec::net {
 
 enum class encoding { undecided, binary, packed, text };
 
-/// A request from the bytes of one WebSocket message.
-base::result<proto::frame> decode(encoding e, std::span<const std::byte> message);
+/// A request from the bytes of one WebSocket message; binary, any message of at most `most` bytes.
+base::result<proto::frame> decode(encoding e, std::span<const std::byte> message,
+                                  std::size_t most = proto::max_message_bytes);
 
 /// A reply on its way out, with the bytes that stand for it.
 class outgoing {

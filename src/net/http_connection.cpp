@@ -124,18 +124,30 @@ class http_connection final : public peer, public std::enable_shared_from_this<h
       return refuse(http::status::method_not_allowed, errc::invalid_argument,
                     "only GET is allowed here");
     }
-    if (*path == "/v1/ws") return upgrade(request);
+    if (*path == "/v1/ws" && hub_->callbacks.opened) return upgrade(request);
+    if (*path == "/v1/peer" && hub_->callbacks.peer_opened) return upgrade_peer(request);
     if (auto answer = hub_->callbacks.get(*path))
       return reply(std::move(*answer), request.keep_alive());
     refuse(errc::not_found, "nothing at '" + std::string(*path) + "'");
   }
 
+  bool is_upgrade(const http_request& request) {
+    if (beast::websocket::is_upgrade(request) && buffer_.size() == 0) return true;
+    refuse(http::status::upgrade_required, errc::invalid_argument,
+           std::string(view(request.target())) +
+               " speaks WebSocket, version 13; nothing may follow the upgrade before its answer");
+    return false;
+  }
+
+  void upgrade_peer(const http_request& request) {
+    if (!is_upgrade(request)) return;
+    stream_.expires_never();
+    serve_websocket(hub_, stream_.release_socket(), std::move(place_), parser_->release(),
+                    {{}, peer_}, hub_->callbacks.peer_opened, peer_traffic);
+  }
+
   void upgrade(const http_request& request) {
-    if (!beast::websocket::is_upgrade(request) || buffer_.size() != 0) {
-      return refuse(
-          http::status::upgrade_required, errc::invalid_argument,
-          "/v1/ws speaks WebSocket, version 13; nothing may follow the upgrade before its answer");
-    }
+    if (!is_upgrade(request)) return;
     const auto key = bearer_token(view(request[http::field::authorization]));
     auto principal = key ? hub_->callbacks.authenticate(*key) : std::nullopt;
     if (!principal) {
@@ -144,7 +156,8 @@ class http_connection final : public peer, public std::enable_shared_from_this<h
     }
     stream_.expires_never();
     serve_websocket(hub_, stream_.release_socket(), std::move(place_), parser_->release(),
-                    {std::move(*principal), peer_});
+                    {std::move(*principal), peer_}, hub_->callbacks.opened,
+                    client_traffic(hub_->beat));
   }
 
   void refuse(errc code, std::string_view why) {

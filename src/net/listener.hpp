@@ -36,6 +36,8 @@ class ws_session {
   /// Sends what is queued, then closes; after a malformed frame with a code that says so.
   /// Idempotent.
   virtual void close(std::string reason) = 0;
+  /// Of a peer: it has proven who it is, and may send messages of full size.
+  virtual void trust() {}
 };
 
 struct session_handler {
@@ -61,10 +63,14 @@ struct http_answer {
 struct listener_callbacks {
   /// The principal of an API key, or nullopt. Constant-time comparison is the callee's business.
   std::function<std::optional<std::string>(std::string_view api_key)> authenticate;
-  /// A WebSocket at /v1/ws was accepted. Nothing is read before the first grant().
+  /// A WebSocket at /v1/ws was accepted. Nothing is read before the first grant(). Empty: there is
+  /// no such path.
   std::function<session_handler(std::shared_ptr<ws_session>, connection_info)> opened;
   /// GET of any other path; nullopt = 404. Used for /healthz and /readyz.
   std::function<std::optional<http_answer>(std::string_view path)> get;
+  /// The same as `opened` at /v1/peer, without a key: a worker proves itself in its messages, which
+  /// are small until trust(). Empty: there is no such path.
+  std::function<session_handler(std::shared_ptr<ws_session>, connection_info)> peer_opened{};
 };
 
 /// How soon a client that is gone without a word is given up: leases count from then.

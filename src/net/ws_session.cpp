@@ -26,7 +26,7 @@
 #include <optional>
 
 #include "base/text.hpp"
-#include "net/encoding.hpp"
+#include "proto/peer.hpp"
 
 namespace dsec::net {
 namespace {
@@ -90,13 +90,32 @@ class session final : public ws_session, public peer, public std::enable_shared_
   }
 
  public:
-  session(std::shared_ptr<hub> h, socket s, hub_place place, connection_info info)
+  session(std::shared_ptr<hub> h, socket s, hub_place place, connection_info info,
+          session_opened opened, const traffic& t)
       : hub_(std::move(h)),
         place_(std::move(place)),
         info_(std::move(info)),
+        opened_(std::move(opened)),
+        traffic_(t),
         strand_(s.get_executor()),
         stream_(std::in_place, ws_socket(std::move(s))),
-        timer_(strand_) {}
+        timer_(strand_),
+        encoding_(t.fixed) {}
+
+  void connect(const std::string& host, const std::string& path,
+               std::function<void(base::error)> failed) {
+    place_.attach(weak_from_this());
+    configure();
+    stream_->async_handshake(
+        host, path,
+        operation([host, path, failed = std::move(failed)](session& s, error_code problem) {
+          if (problem) {
+            failed({base::errc::unavailable,
+                    host + path + " does not take the connection: " + problem.message(), 0});
+          }
+          s.accepted(problem);
+        }));
+  }
 
   void start(http_request upgrade) {
     place_.attach(weak_from_this());
@@ -122,7 +141,7 @@ class session final : public ws_session, public peer, public std::enable_shared_
     const std::lock_guard lock(mutex_);
     if (refusing_) return;
     queued_bytes_ += f.bytes().size();
-    if (queued_bytes_ > proto::max_queued_bytes) {
+    if (queued_bytes_ > traffic_.queued) {
       refusing_ = true;
       dropped.swap(queue_);
       return on_strand([](session& s) {
@@ -155,6 +174,11 @@ class session final : public ws_session, public peer, public std::enable_shared_
     });
   }
 
+  void trust() override {
+    const std::lock_guard lock(mutex_);
+    on_strand([](session& s) { s.stream_->read_message_max(s.traffic_.message); });
+  }
+
   void wind_down() override {
     const std::lock_guard lock(mutex_);
     on_strand([](session& s) { s.begin_close(close_code::going_away, "the gateway is stopping"); });
@@ -182,14 +206,14 @@ class session final : public ws_session, public peer, public std::enable_shared_
         [this](websocket::frame_type, beast::string_view) { heard_ = steady::now(); });
     stream_->binary(true);
     stream_->auto_fragment(false);
-    stream_->read_message_max(proto::max_message_bytes);
+    stream_->read_message_max(traffic_.first_message);
   }
 
   void accepted(error_code problem) {
     if (problem || state_ == state::dead) return die();
     state_ = state::open;
-    handler_ = hub_->callbacks.opened(shared_from_this(), std::move(info_));
-    watch_in(hub_->beat.ping);
+    handler_ = opened_(shared_from_this(), std::move(info_));
+    watch_in(traffic_.beat.ping);
   }
 
   // --- reader: one frame per credit, while the large ones not dealt with are few ---
@@ -198,7 +222,7 @@ class session final : public ws_session, public peer, public std::enable_shared_
     if (state_ != state::open) return;
     {
       const std::lock_guard lock(mutex_);
-      reader_awake_ = credit_ > 0 && pending_bytes_ < proto::max_pending_bytes;
+      reader_awake_ = credit_ > 0 && pending_bytes_ < traffic_.pending;
       if (!reader_awake_) return;
       --credit_;
     }
@@ -218,7 +242,7 @@ class session final : public ws_session, public peer, public std::enable_shared_
                          "text and binary messages cannot alternate on one connection");
     }
     if (*kind == encoding::text && buffer_.size() > large_text_bytes) return decode_aside();
-    take(decode(*kind, bytes_of(buffer_)));
+    take(decode(*kind, bytes_of(buffer_), traffic_.message));
   }
 
   static std::span<const std::byte> bytes_of(const beast::flat_buffer& buffer) {
@@ -436,7 +460,7 @@ class session final : public ws_session, public peer, public std::enable_shared_
     if (state_ == state::closing) return die();
     if (state_ != state::open) return;
     if (malformed_) return begin_close(close_code::bad_payload, "not a message");
-    const auto& beat = hub_->beat;
+    const auto& beat = traffic_.beat;
     const auto now = steady::now();
     if (alive()) lived_ = now;
     const auto silence = now - std::max(heard_, lived_);
@@ -462,12 +486,14 @@ class session final : public ws_session, public peer, public std::enable_shared_
     ::socklen_t size = sizeof info;
     const int fd = stream_->next_layer().native_handle();
     return ::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 &&
-           std::chrono::milliseconds(info.tcpi_last_ack_recv) < hub_->beat.ping;
+           std::chrono::milliseconds(info.tcpi_last_ack_recv) < traffic_.beat.ping;
   }
 
   const std::shared_ptr<hub> hub_;
   hub_place place_;
   connection_info info_;
+  session_opened opened_;
+  const traffic traffic_;
 
   // Of the strand.
   const executor strand_;
@@ -488,7 +514,7 @@ class session final : public ws_session, public peer, public std::enable_shared_
 
   // Of everybody.
   std::mutex mutex_;
-  encoding encoding_ = encoding::undecided;
+  encoding encoding_;
   std::deque<queued> queue_;
   std::size_t queued_bytes_ = 0;           // of queue_ and writing_
   std::optional<std::size_t> room_level_;  // somebody waits for the queue to fall to it
@@ -502,11 +528,31 @@ class session final : public ws_session, public peer, public std::enable_shared_
 
 }  // namespace
 
+traffic client_traffic(const heartbeat& beat) {
+  return {proto::max_message_bytes, proto::max_message_bytes, proto::max_pending_bytes,
+          proto::max_queued_bytes,  encoding::undecided,      beat};
+}
+
+const traffic peer_traffic{proto::max_peer_hello_bytes,
+                           proto::max_peer_message_bytes,
+                           proto::max_peer_queued_bytes,
+                           proto::max_peer_queued_bytes,
+                           encoding::binary,
+                           {2000ms, 8000ms, 300'000ms}};
+
 void serve_websocket(std::shared_ptr<hub> h, socket s, hub_place place, http_request upgrade,
-                     connection_info info) {
-  auto made =
-      std::make_shared<session>(std::move(h), std::move(s), std::move(place), std::move(info));
+                     connection_info info, session_opened opened, const traffic& t) {
+  auto made = std::make_shared<session>(std::move(h), std::move(s), std::move(place),
+                                        std::move(info), std::move(opened), t);
   made->start(std::move(upgrade));
+}
+
+void open_websocket(std::shared_ptr<hub> h, socket s, hub_place place, std::string host,
+                    std::string path, connection_info info, session_opened opened,
+                    std::function<void(base::error)> failed, const traffic& t) {
+  auto made = std::make_shared<session>(std::move(h), std::move(s), std::move(place),
+                                        std::move(info), std::move(opened), t);
+  made->connect(host, path, std::move(failed));
 }
 
 }  // namespace dsec::net

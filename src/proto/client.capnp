@@ -57,6 +57,7 @@ struct Reply {
     streamData @15 :StreamData;         # only over connections that have opened a stream
   }
   truncated @13 :Bool;          # sandboxes, commands: not all fit; missing are the sandboxes that were created first, ended ones before living ones, the oldest commands
+  unreachable @16 :List(Text);  # sandboxes, images: workers that did not answer; what they have is missing
 }
 
 struct Error {
@@ -311,4 +312,5 @@ struct Image {
   digest @3 :Text;              # sha256:…
   sizeBytes @4 :UInt64;
   createdUnixMs @5 :UInt64;
+  edges @6 :List(Text);         # workers that have it, when a coordinator says so
 }

@@ -47,22 +47,38 @@ std::vector<kj::ArrayPtr<const capnp::word>> segments_of(capnp::MessageReader& m
   }
 }
 
-}  // namespace
-
-base::result<void> check_message_size(std::size_t bytes) {
-  if (bytes <= max_message_bytes) return {};
-  return fail(errc::too_large, "message of " + std::to_string(bytes) +
-                                   " bytes is over the limit of " +
-                                   std::to_string(max_message_bytes) + "; split it");
-}
-
-base::result<frame> frame::from_bytes(std::span<const std::byte> bytes) {
-  DSEC_CHECK(check_message_size(bytes.size()));
+/// The bytes, once they are known to be one message of at most `most`.
+base::result<kj::Array<capnp::word>> copy(std::span<const std::byte> bytes, std::size_t most) {
+  DSEC_CHECK(check_message_size(bytes.size(), most));
   if (bytes.size() % 8 != 0) return fail(errc::protocol, "message size is not a multiple of 8");
   DSEC_CHECK(check_segment_table(bytes));
   auto words = kj::heapArray<capnp::word>(bytes.size() / 8);
   std::memcpy(words.begin(), bytes.data(), bytes.size());
-  return of(kj::mv(words));
+  return words;
+}
+
+/// Where the first 8 bytes of the root struct are, in words; 0: not in its usual place. See
+/// "Structs" in the encoding spec.
+std::size_t root_of(std::span<const std::byte> bytes) {
+  const std::size_t segments = std::size_t{table_word(bytes, 0)} + 1;
+  const std::size_t begin = segments / 2 + 1;
+  const std::size_t end = begin + table_word(bytes, 1);
+  if (begin == end) return 0;
+  const auto low = table_word(bytes, 2 * begin);
+  const auto data_words = table_word(bytes, 2 * begin + 1) & 0xffffU;
+  const auto offset = static_cast<std::int32_t>(low) >> 2;  // signed
+  if ((low & 3U) != 0 || data_words == 0 || offset < 0) return 0;
+  const auto at = begin + 1 + static_cast<std::size_t>(offset);
+  return at < end ? at : 0;
+}
+
+}  // namespace
+
+base::result<void> check_message_size(std::size_t bytes, std::size_t most) {
+  if (bytes <= most) return {};
+  return fail(errc::too_large, "message of " + std::to_string(bytes) +
+                                   " bytes is over the limit of " + std::to_string(most) +
+                                   "; split it");
 }
 
 base::result<frame> frame::from_packed(std::span<const std::byte> bytes) {
@@ -87,6 +103,19 @@ base::result<frame> frame::from_packed(std::span<const std::byte> bytes) {
   if (segments.size() > max_segments) return fail(errc::protocol, "message has too many segments");
   if (!whole) return fail(errc::protocol, "message size does not match its segment table");
   return f;
+}
+
+base::result<frame> frame::from_bytes(std::span<const std::byte> bytes, std::size_t most) {
+  DSEC_TRY(auto words, copy(bytes, most));
+  return of(kj::mv(words));
+}
+
+base::result<frame> frame::from_reply(std::span<const std::byte> bytes, std::uint64_t id) {
+  DSEC_TRY(auto words, copy(bytes, max_message_bytes));
+  const auto at = root_of(bytes);
+  if (at == 0) return fail(errc::protocol, "a reply whose id cannot be found");
+  std::memcpy(words.asBytes().begin() + at * sizeof(capnp::word), &id, sizeof id);
+  return of(kj::mv(words));
 }
 
 frame frame::from_builder(capnp::MessageBuilder& builder) {

@@ -8,6 +8,7 @@
 #include <capnp/serialize.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <span>
@@ -20,16 +21,19 @@
 
 namespace dsec::proto {
 
-/// errc::too_large for a message of more than max_message_bytes, whatever its encoding.
-base::result<void> check_message_size(std::size_t bytes);
+/// errc::too_large for a message of more than `most` bytes, whatever its encoding.
+base::result<void> check_message_size(std::size_t bytes, std::size_t most = max_message_bytes);
 
 class frame {
  public:
   frame() = default;
 
   /// Copies one message from outside. errc::protocol if it is not exactly one well-formed message,
-  /// errc::too_large over max_message_bytes.
-  static base::result<frame> from_bytes(std::span<const std::byte> bytes);
+  /// errc::too_large over `most`.
+  static base::result<frame> from_bytes(std::span<const std::byte> bytes,
+                                        std::size_t most = max_message_bytes);
+  /// The same of a Reply, under another id.
+  static base::result<frame> from_reply(std::span<const std::byte> bytes, std::uint64_t id);
 
   /// The same of a message in Cap'n Proto's packed encoding; the limit is that of what it unpacks
   /// to.

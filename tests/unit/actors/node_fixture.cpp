@@ -183,6 +183,7 @@ answer decode(const proto::frame& f) {
   answer a;
   const auto ok = proto::view<proto::Reply>(f).read([&](proto::Reply::Reader reply) {
     const auto body = reply.getBody();
+    for (const auto e : reply.getUnreachable()) a.unreachable.push_back(str(e));
     switch (body.which()) {
       case proto::Reply::Body::ERROR:
         return decode_error(body.getError(), a);
@@ -200,8 +201,10 @@ answer decode(const proto::frame& f) {
         return;
       case proto::Reply::Body::IMAGES:
         a.kind = "images";
-        for (const auto i : body.getImages())
+        for (const auto i : body.getImages()) {
           a.ids.push_back(str(i.getName()) + ":" + str(i.getTag()));
+          for (const auto e : i.getEdges()) a.edges.push_back(str(e));
+        }
         return;
       default:
         return decode_rest(body, a);
@@ -211,7 +214,7 @@ answer decode(const proto::frame& f) {
   return a;
 }
 
-client::client(node_fixture& node, std::string principal,
+client::client(door& node, std::string principal,
                const std::function<void(proto::Hello::Builder)>& hello_with)
     : node_(node), principal_(std::move(principal)) {
   reconnect(hello_with);
@@ -224,9 +227,7 @@ client::~client() {
 void client::reconnect(const std::function<void(proto::Hello::Builder)>& more) {
   if (handler_.closed) disconnect();
   session = std::make_shared<recording_session>();
-  actors::connection_setup setup{node_.slot->get(), node_.config.node.name, node_.worker->leases,
-                                 120s, std::chrono::seconds(node_.config.gateway.lease_seconds)};
-  handler_ = actors::open_connection(*node_.system, std::move(setup), session,
+  handler_ = actors::open_connection(node_.actor_system(), node_.connections(), session,
                                      {principal_, "127.0.0.1:1"});
   node_.clients.push_back(this);
   node_.run();
@@ -293,7 +294,10 @@ answer client::call(const fill& f, std::uint32_t deadline_ms, const std::string&
   return *a;
 }
 
-node_fixture::node_fixture(fake::script s, std::vector<actors::sandbox_record> known) {
+node_fixture::node_fixture(fake::script s, std::vector<actors::sandbox_record> known,
+                           std::string edge, links l)
+    : links_(std::move(l)) {
+  config.node.name = std::move(edge);
   config.state = "/nonexistent/dsec-test";
   s.held_time_out = false;
   backend = std::make_shared<fake::backend>(std::move(s));
@@ -301,6 +305,11 @@ node_fixture::node_fixture(fake::script s, std::vector<actors::sandbox_record> k
   for (auto& r : known) rows.emplace_back(std::make_shared<const actors::sandbox_record>(r));
   static_cast<void>(records->apply(rows));
   start_again();
+}
+
+actors::connection_setup node_fixture::connections() {
+  return {slot->get(), config.node.name, worker->leases, 120s,
+          std::chrono::seconds(config.gateway.lease_seconds)};
 }
 
 void node_fixture::start_again() {
@@ -341,12 +350,13 @@ base::result<void> node_fixture::try_start_again() {
     return base::fail(taken.error());
   }
   table = *std::move(taken);
-  root = system->spawn(actors::root_supervisor,
-                       actors::root_args{worker, table, slot, [this](const std::string& why) {
-                                           given_up.push_back(why);
-                                         }});
+  root =
+      system->spawn(actors::root_supervisor,
+                    actors::root_args{worker, table, slot,
+                                      [this](const std::string& why) { given_up.push_back(why); },
+                                      links_ ? links_(*this) : std::vector<actors::uplink_args>()});
   run();
-  worker->leases->open();
+  if (!links_) worker->leases->open();
   return {};
 }
 
@@ -404,12 +414,16 @@ void node_fixture::write_records() {
     throw std::logic_error(ok.error().to_string());
 }
 
+bool node_fixture::step() {
+  bool moved = scheduler().run() > 0;
+  for (auto* pool : {start.get(), kill.get(), copy.get(), background.get()}) {
+    if (!pool->held) moved = pool->run_one() || moved;
+  }
+  return moved;
+}
+
 void node_fixture::run() {
-  for (bool moved = true; moved;) {
-    moved = scheduler().run() > 0;
-    for (auto* pool : {start.get(), kill.get(), copy.get(), background.get()}) {
-      if (!pool->held) moved = pool->run_one() || moved;
-    }
+  while (step()) {
   }
 }
 
@@ -433,7 +447,9 @@ actors::sandbox_actor node_fixture::actor_of(const std::string& id, const std::s
   auto handle = self->request(slot->get(), caf::infinite, actors::find_sandbox{from, id});
   run();
   actors::sandbox_actor who;
-  handle.receive([&](const actors::found_sandbox& f) { who = f.who; }, [](caf::error&) {});
+  handle.receive(
+      [&](const actors::found_sandbox& f) { who = caf::actor_cast<actors::sandbox_actor>(f.who); },
+      [](caf::error&) {});
   return who;
 }
 

@@ -90,7 +90,7 @@ struct answer {
   std::string code, message, object;
   bool retryable = false;
   std::string sandbox_id, phase, cause, detail;
-  std::vector<std::string> warnings, ids, argv;
+  std::vector<std::string> warnings, ids, argv, unreachable, edges;
   std::string command_id, state, out, err;
   int exit_code = -1;
   bool timed_out = false, out_truncated = false, end_of_file = false, ended = false;
@@ -133,13 +133,24 @@ class recording_session final : public net::ws_session {
   }
 };
 
-class node_fixture;
+class client;
+
+/// Where clients connect: a node, or the coordinator of several.
+struct door {
+  virtual ~door() = default;
+  virtual caf::actor_system& actor_system() = 0;
+  virtual actors::connection_setup connections() = 0;
+  /// Everything happens that can.
+  virtual void run() = 0;
+
+  std::vector<client*> clients;  // that are connected
+};
 
 class client {
  public:
   using fill = std::function<void(proto::Request::Builder)>;
 
-  client(node_fixture& node, std::string principal,
+  client(door& node, std::string principal,
          const std::function<void(proto::Hello::Builder)>& hello_with = {});
   ~client();
   client(const client&) = delete;
@@ -166,7 +177,7 @@ class client {
   std::shared_ptr<recording_session> session = std::make_shared<recording_session>();
 
  private:
-  node_fixture& node_;
+  door& node_;
   std::string principal_;
   net::session_handler handler_;
   std::uint64_t last_id_ = 0;
@@ -182,11 +193,20 @@ inline fake::script fails_while(const bool& broken, std::string step, std::strin
           }};
 }
 
-class node_fixture {
+class node_fixture : public door {
  public:
+  /// The links of a worker to its coordinators, made anew at each start.
+  using links = std::function<std::vector<actors::uplink_args>(node_fixture&)>;
+
   node_fixture() : node_fixture(fake::script{}) {}
-  explicit node_fixture(fake::script s, std::vector<actors::sandbox_record> records = {});
-  ~node_fixture();
+  explicit node_fixture(fake::script s, std::vector<actors::sandbox_record> records = {},
+                        std::string edge = "e0", links l = {});
+  ~node_fixture() override;
+  node_fixture(const node_fixture&) = delete;
+  node_fixture& operator=(const node_fixture&) = delete;
+
+  caf::actor_system& actor_system() override { return *system; }
+  actors::connection_setup connections() override;
 
   /// kill -9 of the node: what it had not written is lost, what it had under way has no effect.
   void kill9();
@@ -203,7 +223,9 @@ class node_fixture {
   void write_records();
 
   /// Runs actors and the pools that are not held until nothing moves.
-  void run();
+  void run() override;
+  /// One turn of that; false when nothing moved.
+  bool step();
   /// Lets virtual time pass in steps, so that what falls due happens in order.
   void advance(std::chrono::milliseconds total,
                std::chrono::milliseconds step = std::chrono::milliseconds(100));
@@ -231,7 +253,6 @@ class node_fixture {
   std::unique_ptr<actors::runtime_config> runtime;
   std::unique_ptr<caf::actor_system> system;
   actors::root_actor root;
-  std::vector<client*> clients;  // that are connected
 
   caf::scheduler::test_coordinator& scheduler() {
     return dynamic_cast<caf::scheduler::test_coordinator&>(system->scheduler());
@@ -240,6 +261,7 @@ class node_fixture {
  private:
   void end_actors();
 
+  links links_;
   std::chrono::system_clock::time_point wall_{std::chrono::seconds(1'700'000'000)};
   unsigned epochs_ = 0;
 };

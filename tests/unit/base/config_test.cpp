@@ -83,6 +83,33 @@ TEST_CASE("the shipped configuration is the default one") {
   CHECK(dump_config(shipped) == dump_config(dsec::base::config{}));
 }
 
+TEST_CASE("the shipped configurations of coordinator and worker belong together") {
+  const auto coordinator =
+      dsec::base::load_config(DSEC_SOURCE_DIR "/config/coordinator.toml").value();
+  const auto worker = dsec::base::load_config(DSEC_SOURCE_DIR "/config/worker.toml").value();
+  CHECK(worker.peer.coordinators ==
+        std::vector<std::string>{coordinator.gateway.bind + ":" +
+                                 std::to_string(coordinator.gateway.port)});
+  CHECK(worker.peer.secret_file == coordinator.state / coordinator.peer.secret_file);
+  CHECK(worker.state != coordinator.state);
+  CHECK(worker.gateway.port != coordinator.gateway.port);
+}
+
+TEST_CASE("a list is of strings that are not empty, and is dumped as it was") {
+  const auto c =
+      dsec::base::parse_config("[peer]\ncoordinators = [\"127.0.0.1:1\", \"b:2\"]\n", "x").value();
+  CHECK(c.peer.coordinators == std::vector<std::string>{"127.0.0.1:1", "b:2"});
+  CHECK(dsec::base::parse_config(dump_config(c), "y").value().peer.coordinators ==
+        c.peer.coordinators);
+  for (const char* wrong : {"\"127.0.0.1:1\"", "[1]", "[\"\"]", "7"}) {
+    INFO(wrong);
+    const auto bad = dsec::base::parse_config(std::string("[peer]\ncoordinators = ") + wrong, "x");
+    REQUIRE_FALSE(bad);
+    CHECK(bad.error().message ==
+          "x:2: peer.coordinators must be a list of non-empty strings (list of ADDRESS:PORT)");
+  }
+}
+
 TEST_CASE("every key stands in the shipped configuration and in the documentation") {
   const auto text_of = [](const char* path) {
     std::ifstream file(path);

@@ -111,7 +111,8 @@ TEST_CASE("a connection that begins with text is answered in text") {
     const auto answer = client.frame();
     REQUIRE(answer);
     CHECK(answer->op == ws_frame::text);
-    CHECK(answer->payload == R"({"id":"5","body":{"pong":null},"truncated":false})");
+    CHECK(answer->payload ==
+          R"({"id":"5","body":{"pong":null},"truncated":false,"unreachable":[]})");
   }
   const auto requests = gateway.seen()[0].messages;
   REQUIRE(requests.size() == 2);

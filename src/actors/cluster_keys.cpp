@@ -1,0 +1,132 @@
+// Which worker knows an idempotency key, and stops that name one: whoever has given up waiting for
+// a sandbox does not know its id.
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "actors/cluster.hpp"
+#include "actors/text_checks.hpp"
+
+namespace dsec::actors {
+
+using base::errc;
+using step = cluster_state::creation::step;
+
+std::vector<std::string> cluster_state::askable(const key_of_create& key) const {
+  auto names = book->names();
+  std::erase_if(names, [this](const auto& edge) { return is_lost(edge); });
+  names = rendezvous(key.first, key.second, std::move(names));
+  names.resize(std::min(names.size(), env->candidates + spare_candidates));
+  return names;
+}
+
+std::string cluster_state::first_gone(const std::vector<std::string>& edges) const {
+  for (const auto& edge : edges) {
+    if (!nodes.contains(edge)) return edge;
+  }
+  return {};
+}
+
+void cluster_state::ask_key(const key_of_create& key, const std::vector<std::string>& edges,
+                            std::function<void(const key_answers&)> done) {
+  struct question {
+    std::size_t open = 1;  // this loop
+    key_answers answers;
+    std::function<void(const key_answers&)> done;
+  };
+  auto q = std::make_shared<question>();
+  q->done = std::move(done);
+  const auto heard = [](const std::shared_ptr<question>& of) {
+    if (--of->open == 0) of->done(of->answers);
+  };
+  for (const auto& edge : edges) {
+    const auto it = nodes.find(edge);
+    if (it == nodes.end()) {
+      q->answers.complete = false;
+      continue;
+    }
+    ++q->open;
+    self->request(it->second.node, caf::infinite, find_key{key.first, key.second})
+        .then(
+            [q, edge, heard](const found_key& m) {
+              q->answers.said[edge] = m.state;
+              heard(q);
+            },
+            [q, heard](caf::error&) {
+              q->answers.complete = false;
+              heard(q);
+            });
+  }
+  heard(q);
+}
+
+caf::result<reply> cluster_state::on_stop_with_key(const call& c, proto::Request::Reader request) {
+  const auto name = idempotency_key(request.getIdempotencyKey());
+  if (!name) return reply(error_reply(c.id, name.error()));
+  const auto id = text(request.getBody().getStopSandbox().getSandboxId(), "sandboxId");
+  if (!id) return reply(error_reply(c.id, id.error()));
+  if (id->empty()) return withdraw(c, {c.from->principal, *name});
+  const auto found = found_now({c.from, *id});
+  if (found && found->who) return self->delegate(found->who, c);
+  const base::error gone{errc::unavailable, "the worker of sandbox '" + *id + "' is unreachable",
+                         0};
+  return reply(error_reply(c.id, found ? found->why : gone, *id));
+}
+
+caf::result<reply> cluster_state::withdraw(const call& c, const key_of_create& key) {
+  const auto under_way = keys_under_way.find(key);
+  if (under_way != keys_under_way.end() && creations.at(under_way->second).at != step::placed) {
+    // Nothing is made of it anywhere.
+    auto followers = std::exchange(creations.at(under_way->second).followers, {});
+    const base::error cancelled{errc::cancelled, "it was withdrawn by its client", 0};
+    for (auto& f : followers) f.who.refuse(cancelled);
+    fail(under_way->second, cancelled);
+    return reply(error_reply(
+        c.id, {errc::not_found, "no sandbox was made with idempotency key '" + key.second + "'", 0},
+        key.second));
+  }
+  auto who =
+      std::make_shared<waiter>(waiter{self->make_response_promise<reply>(), c.id, c.deadline});
+  const auto edges = askable(key);
+  ask_key(key, edges, [this, who, c, edges](const key_answers& heard) {
+    for (const auto& [edge, state] : heard.said) {
+      if (state != key_state::used || !nodes.contains(edge)) continue;
+      who->promise.delegate(nodes.at(edge).node, c);
+      return;
+    }
+    withdraw_everywhere(who, c, edges);
+  });
+  return who->promise;
+}
+
+/// The create may still be on its way, over another connection or another coordinator: whoever it
+/// may come to makes nothing of it.
+void cluster_state::withdraw_everywhere(const std::shared_ptr<waiter>& who, const call& c,
+                                        const std::vector<std::string>& edges) {
+  const auto gone = first_gone(edges);
+  if (!gone.empty() || edges.empty()) {
+    return who->refuse(
+        {errc::unavailable,
+         edges.empty() ? "no worker is connected to this coordinator; try again"
+                       : "edge '" + gone + "', which may have made it, is unreachable; try again",
+         0});
+  }
+  const auto open = std::make_shared<std::size_t>(edges.size());
+  const auto last = std::make_shared<std::optional<proto::frame>>();
+  const auto heard = [who, open, last] {
+    if (--*open > 0) return;
+    if (*last) return who->answer(**last);
+    who->refuse({errc::unavailable, "the workers went away meanwhile; try again", 0});
+  };
+  for (const auto& edge : edges) {
+    self->request(nodes.at(edge).node, caf::infinite, c)
+        .then(
+            [last, heard](const reply& r) {
+              *last = r.frame();
+              heard();
+            },
+            [heard](caf::error&) { heard(); });
+  }
+}
+
+}  // namespace dsec::actors

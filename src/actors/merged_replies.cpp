@@ -1,0 +1,132 @@
+#include "actors/merged_replies.hpp"
+
+#include <capnp/message.h>
+#include <capnp/serialize.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <tuple>
+#include <utility>
+
+#include "proto/client.capnp.h"
+#include "proto/limits.hpp"
+
+namespace dsec::actors {
+namespace {
+
+/// What stands around a list in a message.
+constexpr std::size_t envelope_bytes = 64U << 10U;
+
+/// The answers that can be read, for as long as this lives.
+class open_answers {
+ public:
+  open_answers(const std::vector<edge_answer>& answers, std::vector<std::string>& silent) {
+    for (const auto& a : answers) {
+      auto reader =
+          std::make_unique<capnp::FlatArrayMessageReader>(a.reply.words(), proto::reader_options());
+      const auto ok = proto::guarded([&] {
+        const auto reply = reader->getRoot<proto::Reply>();
+        if (reply.getBody().isError()) return silent.push_back(a.edge);
+        read_.emplace_back(a.edge, reply);
+        truncated_ = truncated_ || reply.getTruncated();
+      });
+      if (!ok) silent.push_back(a.edge);
+      readers_.push_back(std::move(reader));
+    }
+  }
+
+  [[nodiscard]] const std::vector<std::pair<std::string, proto::Reply::Reader>>& all() const {
+    return read_;
+  }
+  [[nodiscard]] bool truncated() const { return truncated_; }
+
+ private:
+  std::vector<std::unique_ptr<capnp::FlatArrayMessageReader>> readers_;
+  std::vector<std::pair<std::string, proto::Reply::Reader>> read_;
+  bool truncated_ = false;
+};
+
+/// How many of the list, from its beginning, fit in a message.
+template <class Readers>
+unsigned fitting(const Readers& all) {
+  std::size_t bytes = envelope_bytes;
+  unsigned n = 0;
+  for (const auto& one : all) {
+    bytes += one.totalSize().wordCount * 8 + 64;
+    if (bytes > proto::max_message_bytes) break;
+    ++n;
+  }
+  return n;
+}
+
+void say_silent(proto::Reply::Builder reply, std::vector<std::string> silent) {
+  std::sort(silent.begin(), silent.end());
+  auto names = reply.initUnreachable(static_cast<unsigned>(silent.size()));
+  for (unsigned i = 0; i < names.size(); ++i) names.set(i, silent[i]);
+}
+
+}  // namespace
+
+proto::frame merged_sandboxes(std::uint64_t id, const std::vector<edge_answer>& answers,
+                              std::vector<std::string> silent) {
+  const open_answers opened(answers, silent);
+  std::vector<proto::Sandbox::Reader> all;
+  for (const auto& [edge, reply] : opened.all()) {
+    if (!reply.getBody().isSandboxes()) continue;
+    for (const auto s : reply.getBody().getSandboxes()) all.push_back(s);
+  }
+  std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) {
+    const auto rank = [](const proto::Sandbox::Reader& s) {
+      return std::pair(s.getEndedUnixMs() != 0, -static_cast<std::int64_t>(s.getCreatedUnixMs()));
+    };
+    return rank(a) < rank(b);
+  });
+  capnp::MallocMessageBuilder message;
+  auto reply = message.initRoot<proto::Reply>();
+  reply.setId(id);
+  const auto n = fitting(all);
+  auto list = reply.initBody().initSandboxes(n);
+  for (unsigned i = 0; i < n; ++i) list.setWithCaveats(i, all[i]);
+  reply.setTruncated(opened.truncated() || n < all.size());
+  say_silent(reply, std::move(silent));
+  return proto::frame::from_builder(message);
+}
+
+proto::frame merged_images(std::uint64_t id, const std::vector<edge_answer>& answers,
+                           std::vector<std::string> silent) {
+  const open_answers opened(answers, silent);
+  using name = std::tuple<std::string, std::string, std::string, std::string>;
+  std::map<name, std::pair<proto::Image::Reader, std::vector<std::string>>> all;
+  const auto text = [](capnp::Text::Reader t) { return std::string(t.begin(), t.size()); };
+  for (const auto& [edge, reply] : opened.all()) {
+    if (!reply.getBody().isImages()) continue;
+    for (const auto i : reply.getBody().getImages()) {
+      auto& known = all.try_emplace({text(i.getKind()), text(i.getName()), text(i.getTag()),
+                                     text(i.getDigest())},
+                                    i, std::vector<std::string>())
+                        .first->second;
+      known.second.push_back(edge);
+    }
+  }
+  std::vector<proto::Image::Reader> readers;
+  for (const auto& [key, image] : all) readers.push_back(image.first);
+  capnp::MallocMessageBuilder message;
+  auto reply = message.initRoot<proto::Reply>();
+  reply.setId(id);
+  const auto n = fitting(readers);
+  auto list = reply.initBody().initImages(n);
+  auto at = all.begin();
+  for (unsigned i = 0; i < n; ++i, ++at) {
+    list.setWithCaveats(i, at->second.first);
+    auto& edges = at->second.second;
+    std::sort(edges.begin(), edges.end());
+    auto names = list[i].initEdges(static_cast<unsigned>(edges.size()));
+    for (unsigned k = 0; k < names.size(); ++k) names.set(k, edges[k]);
+  }
+  reply.setTruncated(opened.truncated() || n < readers.size());
+  say_silent(reply, std::move(silent));
+  return proto::frame::from_builder(message);
+}
+
+}  // namespace dsec::actors

@@ -1,0 +1,44 @@
+// dsecd --role=coordinator: a node without sandboxes, to which workers come. Needs no root: nothing
+// of it is on the host but its state directory.
+#include "actors/edge_book.hpp"
+#include "actors/system.hpp"
+#include "base/log.hpp"
+#include "cli/notify.hpp"
+#include "cli/peer.hpp"
+#include "cli/serve.hpp"
+#include "cli/state_dir.hpp"
+#include "fs/files.hpp"
+
+namespace dsec::cli {
+
+base::result<void> serve_coordinator(const base::config& c) {
+  const auto signals = block_stop_signals();
+  const base::paths where(c.state);
+  DSEC_TRY(const auto lock, state_lock::acquire(where, c.node.instance, lock_use::serve));
+  DSEC_TRY(auto key, load_or_make_api_key(where));
+  DSEC_TRY(auto secret, load_peer_secret(c, true));
+  DSEC_TRY(auto known, actors::load_edges(where.edges()));
+  const auto save = [file = where.edges()](const std::string& text) {
+    return fs::write_file_power(file, file.string() + ".tmp", text);
+  };
+  // It is also what `purge` knows the state directory of a coordinator by.
+  if (known.empty()) DSEC_CHECK(save(""));
+  DSEC_TRY(const auto node,
+           actors::start_coordinator(c, {.authenticate = authenticator(std::move(key)),
+                                         .secret = std::move(secret),
+                                         .known_edges = std::move(known),
+                                         .save_edges = save,
+                                         .give_up = nullptr}));
+  const auto url = url_of(c.gateway, node->port());
+  DSEC_CHECK(lock.publish_url(url));
+  base::log::info("serving", {{"url", url}, {"state", c.state.string()}, {"role", "coordinator"}});
+  notify_manager("READY=1");
+  int signal = 0;
+  ::sigwait(&signals, &signal);
+  base::log::info("stopping", {{"signal", signal}});
+  notify_manager("STOPPING=1");
+  node->stop(stop_grace);
+  return {};
+}
+
+}  // namespace dsec::cli

@@ -1,0 +1,1 @@
+dsec_fuzz(peer_hello DEPENDS dsec_proto)

@@ -1,0 +1,168 @@
+#include "net/peer_connector.hpp"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <condition_variable>
+#include <mutex>
+
+#include "gateway_fixture.hpp"
+#include "proto/peer.hpp"
+
+using namespace dsec::net;
+using namespace dsec::net::test;
+using dsec::base::errc;
+namespace base = dsec::base;
+namespace proto = dsec::proto;
+
+namespace {
+
+errc refusal_of(std::string_view text) {
+  const auto a = parse_peer_address(text);
+  return a ? errc::ok : a.error().code;
+}
+
+/// What happened to one end, for another thread to wait for.
+struct end {
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::shared_ptr<ws_session> session;
+  std::vector<std::size_t> sizes;  // of messages
+  std::vector<base::error> failures;
+  int closed = 0;
+
+  session_handler serve(std::shared_ptr<ws_session> s) {
+    s->grant(100);
+    note([&] { session = std::move(s); });
+    return {.message =
+                [this](const proto::frame& f) { note([&] { sizes.push_back(f.bytes().size()); }); },
+            .malformed = [this](base::error e) { note([&] { failures.push_back(std::move(e)); }); },
+            .room = {},
+            .closed = [this] { note([&] { ++closed; }); }};
+  }
+  void fail(base::error e) {
+    note([&] { failures.push_back(std::move(e)); });
+  }
+  template <class F>
+  void note(F f) {
+    const std::lock_guard lock(mutex);
+    f();
+    changed.notify_all();
+  }
+  template <class F>
+  bool eventually(F f) {
+    std::unique_lock lock(mutex);
+    return changed.wait_for(lock, patience, f);
+  }
+};
+
+proto::frame message_of(std::size_t bytes) {
+  capnp::MallocMessageBuilder m;
+  m.initRoot<proto::PeerMessage>().initBody().initReply().initReply(static_cast<unsigned>(bytes));
+  return proto::frame::from_builder(m);
+}
+
+}  // namespace
+
+TEST_CASE("addresses of coordinators are checked, and must be on loopback") {
+  CHECK(parse_peer_address("127.0.0.1:7070")->text() == "127.0.0.1:7070");
+  CHECK(parse_peer_address("[::1]:80")->text() == "[::1]:80");
+  CHECK(parse_peer_address("localhost:1")->is_loopback());
+  for (const char* bad : {"", "7070", "127.0.0.1", "127.0.0.1:", "127.0.0.1:0", "127.0.0.1:70700",
+                          "127.0.0.1:7x", "::1:80", "[::1]", "coordinator:7070", ":7070"}) {
+    INFO(bad);
+    CHECK(refusal_of(bad) == errc::invalid_argument);
+  }
+  CHECK(refusal_of("10.0.0.1:7070") == errc::unsupported);
+  CHECK(refusal_of("[2001:db8::1]:7070") == errc::unsupported);
+  CHECK(refusal_of("0.0.0.0:7070") == errc::unsupported);
+}
+
+TEST_CASE("a link carries messages both ways, small ones until both trust each other") {
+  end theirs, ours;
+  base::gateway_config config;
+  config.port = 0;
+  auto door = listener::start(
+      config, {.authenticate = [](std::string_view) { return std::optional<std::string>(); },
+               .opened = {},
+               .get = [](std::string_view) { return std::optional<http_answer>(); },
+               .peer_opened = [&](auto s, const auto&) { return theirs.serve(std::move(s)); }});
+  REQUIRE(door);
+  const auto connector = peer_connector::start();
+  connector->connect(
+      {"127.0.0.1", (*door)->port()}, [&](auto s, const auto&) { return ours.serve(std::move(s)); },
+      [&](base::error e) { ours.fail(std::move(e)); });
+  REQUIRE(ours.eventually([&] { return ours.session != nullptr; }));
+  REQUIRE(theirs.eventually([&] { return theirs.session != nullptr; }));
+  ours.session->send(message_of(100));
+  theirs.session->send(message_of(200));
+  CHECK(theirs.eventually([&] { return theirs.sizes.size() == 1; }));
+  CHECK(ours.eventually([&] { return ours.sizes.size() == 1; }));
+  SECTION("one that nobody trusts yet may send little") {
+    ours.session->send(message_of(proto::max_peer_hello_bytes));
+    CHECK(theirs.eventually([&] { return theirs.closed == 1; }));
+    CHECK(ours.eventually([&] { return ours.closed == 1; }));
+  }
+  SECTION("one that is trusted may send more than a client's largest message") {
+    theirs.session->trust();
+    ours.session->send(message_of(proto::max_message_bytes));
+    CHECK(theirs.eventually([&] { return theirs.sizes.size() == 2; }));
+    // And no more than that.
+    ours.session->send(message_of(proto::max_peer_message_bytes));
+    CHECK(theirs.eventually([&] { return theirs.closed == 1; }));
+  }
+  SECTION("the end of one is the end of both") {
+    theirs.session->close("enough");
+    CHECK(ours.eventually([&] { return ours.closed == 1; }));
+  }
+  connector->stop();
+  (*door)->stop();
+}
+
+TEST_CASE("who does not take links says so, and so does nobody at all") {
+  gateway_fixture client_door;  // of --role=all
+  end ours;
+  const auto connector = peer_connector::start();
+  const auto opened = [&](auto s, const auto&) { return ours.serve(std::move(s)); };
+  const auto failed = [&](base::error e) { ours.fail(std::move(e)); };
+  connector->connect({"127.0.0.1", client_door.port()}, opened, failed);
+  REQUIRE(ours.eventually([&] { return ours.failures.size() == 1; }));
+  CHECK(ours.failures[0].code == errc::unavailable);
+  const auto port = client_door.port();
+  client_door.door->stop();
+  connector->connect({"127.0.0.1", port}, opened, failed);
+  REQUIRE(ours.eventually([&] { return ours.failures.size() == 2; }));
+  CHECK(ours.failures[1].code == errc::unavailable);
+  CHECK(ours.failures[1].message.find("127.0.0.1:" + std::to_string(port)) != std::string::npos);
+  CHECK(ours.session == nullptr);
+  connector->stop();
+  // After the end too whoever asks is told.
+  connector->connect({"127.0.0.1", port}, opened, failed);
+  CHECK(ours.eventually([&] { return ours.failures.size() == 3; }));
+}
+
+TEST_CASE("a connector that stops does not wait for tries that are under way") {
+  // A listener whose queue takes the connection and that never answers the upgrade.
+  const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  REQUIRE(::bind(fd, reinterpret_cast<sockaddr*>(&address), size) == 0);
+  REQUIRE(::listen(fd, 1) == 0);
+  REQUIRE(::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) == 0);
+  end ours;
+  const auto connector = peer_connector::start();
+  connector->connect(
+      {"127.0.0.1", ntohs(address.sin_port)},
+      [&](auto s, const auto&) { return ours.serve(std::move(s)); },
+      [&](base::error e) { ours.fail(std::move(e)); });
+  const auto began = std::chrono::steady_clock::now();
+  connector->stop();
+  CHECK(std::chrono::steady_clock::now() - began < std::chrono::seconds(5));
+  CHECK(ours.eventually([&] { return ours.failures.size() == 1; }));
+  ::close(fd);
+}
