@@ -249,9 +249,10 @@ cluster_state::creation cluster_state::end_creation(std::uint64_t token) {
 /// the next of them takes its turn.
 void cluster_state::finish(std::uint64_t token, const proto::frame& answer,
                            const std::string& edge) {
+  const proto::frame said = answer;  // it may be the creation's own
   auto c = end_creation(token);
-  c.first.who.answer(answer);
-  const bool made = !edge.empty() && !refusal_in(answer) && nodes.contains(edge);
+  c.first.who.answer(said);
+  const bool made = !edge.empty() && !refusal_in(said) && nodes.contains(edge);
   for (auto& f : c.followers) {
     if (made) {
       f.who.promise.delegate(nodes.at(edge).node, f.request);

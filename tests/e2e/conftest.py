@@ -1,6 +1,9 @@
 """Fixtures of the end-to-end tests: a daemon per module with a tiny image, sandboxes in it, a leak
 check after it.
 
+`DSEC_E2E_ARRANGEMENT=cluster` runs all of them against a coordinator and two workers instead; what
+is about one process is skipped, and says so.
+
 `DSEC_TEST_FULL=1` gives the counts and times of the cases, else a tenth. A test that needs an image
 which only scripts/quickstart makes skips, and says so.
 """
@@ -17,6 +20,7 @@ from typing import Any
 
 import images
 import pytest
+from cluster import Cluster
 from daemon import Daemon, binary, leak_check
 from host import eventually
 from images import TINY
@@ -26,6 +30,7 @@ from libdsec._loop import loop_thread
 
 FULL = os.environ.get("DSEC_TEST_FULL") == "1"
 TEST_SECONDS = 600 if FULL else 120
+ARRANGEMENT = os.environ.get("DSEC_E2E_ARRANGEMENT", "all")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -36,6 +41,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
+    if ARRANGEMENT not in ("all", "cluster"):
+        pytest.exit("DSEC_E2E_ARRANGEMENT must be all or cluster", 1)
     if os.geteuid() != 0:
         pytest.exit("the end-to-end tests make sandboxes: run them as root", 1)
     if not binary().is_file():
@@ -65,14 +72,27 @@ def tiny_tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return images.build_tiny(tmp_path_factory.mktemp("tiny"))
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A module that is about one process says why in `ONE_PROCESS`."""
+    if ARRANGEMENT != "cluster":
+        return
+    for item in items:
+        why = getattr(getattr(item, "module", None), "ONE_PROCESS", None)
+        if why:
+            item.add_marker(pytest.mark.skip(reason=f"SKIPPED: {why}"))
+
+
 def assert_nothing(leaks: Callable[[], str]) -> None:
     # The kernel frees some of it a little later.
     assert eventually(lambda: not leaks(), 5), f"left behind:\n{leaks()}"
 
 
-def serve(name: str, prepare: Callable[[Daemon], None], **arguments: Any) -> Iterator[Daemon]:
-    """A running daemon that libdsec finds; afterwards nothing of it may be left."""
-    daemon = Daemon(name, **arguments)
+def serve(what: str | Cluster, prepare: Callable[[Any], None], **arguments: Any) -> Iterator[Any]:
+    """A running daemon of this name, or what was made already, that libdsec finds; afterwards
+    nothing of it may be left.
+    """
+    one = Cluster if ARRANGEMENT == "cluster" else Daemon
+    daemon = one(what, **arguments) if isinstance(what, str) else what
     saved = {k: os.environ.pop(k, None) for k in ("DSEC_URL", "DSEC_API_KEY", "DSEC_STATE")}
     try:
         prepare(daemon)

@@ -7,6 +7,8 @@ Nothing here knows how dsecd works inside: it is started, found and stopped as a
 from __future__ import annotations
 
 import contextlib
+import http.client
+import json
 import os
 import re
 import shutil
@@ -15,6 +17,7 @@ import subprocess
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import host
 import tomllib
@@ -44,10 +47,12 @@ class Daemon:
         environment: dict[str, str] | None = None,
         program: Path | None = None,
         place: Path | None = None,
+        role: str = "all",
     ):
         """`config` is TOML for `--config`; `environment` is the daemon's alone; `program` is
         another dsecd than the one under test; its state directory is made in `place`.
         """
+        self.role = role
         self.instance = f"e2e-{os.getpid()}-{name}"
         self.state = Path(tempfile.mkdtemp(prefix="dsec-e2e-", dir=place))
         self.log = self.state.with_suffix(".log")
@@ -76,7 +81,7 @@ class Daemon:
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 [
-                    *self.wrapper, self.program, "serve", "--role=all",
+                    *self.wrapper, self.program, "serve", f"--role={self.role}",
                     "--config", self.config, "--state", self.state,
                     "--instance", self.instance, "--port", str(self.port),
                 ],
@@ -84,7 +89,9 @@ class Daemon:
                 env={**os.environ, **self.own_environment},
             )  # fmt: skip
         deadline = time.monotonic() + START_SECONDS
-        while self._published() in (None, before):
+        # Clients of a worker go to its coordinator: it publishes no address.
+        is_up = self.ready if self.role == "worker" else lambda: self._published() not in (None, before)
+        while not is_up():
             code = self._process.poll()
             assert code is None, f"dsecd ended with {code} at start: {self.tail()}"
             assert time.monotonic() < deadline, f"dsecd is not ready: {self.tail()}"
@@ -99,6 +106,22 @@ class Daemon:
         except FileNotFoundError:
             return None
         return status.st_ino, status.st_mtime_ns
+
+    def ready(self) -> bool:
+        """What /readyz says."""
+        with contextlib.suppress(OSError, http.client.HTTPException):
+            return self.get("/readyz")[0] == 200
+        return False
+
+    def get(self, path: str) -> tuple[int, dict[str, Any]]:
+        """Status and JSON of a plain GET."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+        try:
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            return answer.status, json.loads(answer.read())
+        finally:
+            connection.close()
 
     def stop(self) -> None:
         """Ends it with every sandbox, as `dsecd stop --all` does; what a killed one has left goes

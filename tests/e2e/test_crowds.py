@@ -10,7 +10,7 @@ from pathlib import Path
 
 import host
 import pytest
-from conftest import FULL, TINY
+from conftest import ARRANGEMENT, FULL, TINY
 from daemon import Daemon, binary
 
 from libdsec import (
@@ -90,7 +90,9 @@ def test_many_with_injected_failures_have_an_exact_answer_each(own: Daemon, kill
     assert [r.index for r in results] == list(range(MANY))
     failed = [r.error for r in results if not r.ok]
     assert all(isinstance(e, InternalError) and "failure point" in e.message for e in failed)
-    assert MANY // 100 <= len(failed) <= MANY // 8, Counter(map(str, failed))
+    # Each process throws the same dice from its start on; of several each makes few before it is killed.
+    least = 0 if killed and ARRANGEMENT == "cluster" else MANY // 100
+    assert least <= len(failed) <= MANY // 8, Counter(map(str, failed))
     sandboxes = [r.unwrap() for r in results if r.ok]
     listed = {s.id: s.phase for s in Sandbox.list()}
     assert {i for i, phase in listed.items() if phase == "running"} == {s.id for s in sandboxes}

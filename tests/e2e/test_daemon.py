@@ -26,6 +26,8 @@ from host import alive, eventually
 from libdsec import DSecError, Sandbox
 from libdsec._loop import loop_thread
 
+ONE_PROCESS = "it is about one process and its state directory"
+
 
 @pytest.mark.parametrize("pause", [0, 0.05, 0.3])
 def test_a_daemon_that_is_stopped_soon_after_its_start_leaves_nothing(own: Daemon, pause: float):

@@ -16,6 +16,8 @@ from host import alive, eventually
 
 from libdsec import Sandbox
 
+ONE_PROCESS = "it is about one process and its state directory"
+
 
 @pytest.fixture
 def ice() -> Iterator[Path]:

@@ -20,6 +20,8 @@ import pytest
 from conftest import serve
 from daemon import ROOT, Daemon, binary
 
+ONE_PROCESS = "the examples start and stop one process"
+
 SOURCES = [
     ROOT / "README.md",
     ROOT / "sdk" / "python" / "README.md",

@@ -24,6 +24,8 @@ from images import TINY
 
 from libdsec import InternalError, IoError, Sandbox
 
+ONE_PROCESS = "it fills the disk of one state directory"
+
 SIZE_MB, INODES = 48, 4000
 FILL = "dd if=/dev/zero of=/root/fill bs=1M; dd if=/dev/zero of=/root/rest bs=512"
 

@@ -18,6 +18,8 @@ from images import TINY
 
 from libdsec import Command, Sandbox, SandboxInfo
 
+ONE_PROCESS = "releases before this one have no roles"
+
 COUNT = 4
 COUNTING = "i=0; while [ ! -e /root/go ]; do i=$((i+1)); echo $i; sleep 0.001; done; echo end >&2; exit 7"
 """Writes all the time until it is told to end."""
