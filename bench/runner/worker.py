@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import time
+import urllib.request
 
 from runner import images, memory
 from runner.errors import Unable
@@ -20,9 +21,12 @@ port = {port}
 
 [node]
 instance = "{instance}"
-uid_base = 1300000000
-aether_uid_base = 1250000000
+uid_base = {uids}
+aether_uid_base = {aether_uids}
 """
+FIRST_UIDS, UIDS = 1_300_000_000, 300_000_000  # of workers that are there at the same time
+FIRST_AETHER_UIDS, AETHER_UIDS = 1_250_000_000, 100_000
+MOST_AT_ONCE = 8
 
 
 def _free_port() -> int:
@@ -34,7 +38,9 @@ def _free_port() -> int:
 class Worker:
     """Whoever makes one must close() it; `with` does."""
 
-    def __init__(self, dsecd: str, scratch: pathlib.Path, instance: str, trees: images.Trees, node: dict[str, object]):
+    def __init__(self, dsecd: str, scratch: pathlib.Path, instance: str, trees: images.Trees, node: dict[str, object],
+                 number: int = 0, role: str = "all", peer: str = ""):
+        """`number` tells it from others that are there at the same time; `peer` is the section of that name."""
         self._dsecd = dsecd
         self.instance = instance
         self.state = scratch / "state"
@@ -43,9 +49,13 @@ class Worker:
         self._process: subprocess.Popen | None = None
         self.ready_slots = int(node.get("slot_pool", 8))
         self.state.mkdir(mode=0o700, parents=True)
-        text = CONFIG.format(port=_free_port(), instance=instance)
-        self._config.write_text(text + "".join(f"{key} = {value}\n" for key, value in node.items()))
-        self.layers = images.add(dsecd, self.state, trees)
+        self._role = role
+        self.port = _free_port()
+        text = CONFIG.format(port=self.port, instance=instance, uids=FIRST_UIDS + number % MOST_AT_ONCE * UIDS,
+                             aether_uids=FIRST_AETHER_UIDS + number % MOST_AT_ONCE * AETHER_UIDS)
+        self._config.write_text(text + "".join(f"{key} = {value}\n" for key, value in node.items()) + peer)
+        if role != "coordinator":
+            self.layers = images.add(dsecd, self.state, trees)
         self._namespaces = memory.net_namespaces()
         self.start()
         self.await_served()
@@ -83,16 +93,24 @@ class Worker:
         """Does not wait."""
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                [self._dsecd, "serve", "--state", str(self.state), "--config", str(self._config)],
+                [self._dsecd, "serve", f"--role={self._role}", "--state", str(self.state), "--config", str(self._config)],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
 
     def await_served(self) -> None:
         deadline = time.monotonic() + START_SECONDS
-        while not (self.state / "url").exists():
+        while not self._serves():
             if self._process.poll() is not None or time.monotonic() > deadline:
                 self._process.kill()
                 raise Unable("dsecd did not start:\n" + self._log.read_text()[-2000:])
             time.sleep(0.02)
+
+    def _serves(self) -> bool:
+        if self._role != "worker":
+            return (self.state / "url").exists()
+        # It is healthy once its coordinator has it.
+        with contextlib.suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{self.port}/healthz") as answer:
+            return answer.status == 200
+        return False
 
     def kill(self) -> None:
         """kill -9."""

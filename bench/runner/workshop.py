@@ -35,8 +35,20 @@ class Workshop:
     def worker(self, **node: object) -> Worker:
         """A dsecd with these keys of its configuration's [node]."""
         number = next(self._numbers)
+        return self._worker(number, node)
+
+    def _worker(self, number: int, node: dict[str, object], role: str = "all", peer: str = "") -> Worker:
         return Worker(self.program("dsecd"), self.scratch / f"worker{number}", f"{self.scratch.name}-{number}",
-                      self.trees, node)
+                      self.trees, node, number, role, peer)
+
+    @contextlib.contextmanager
+    def cluster(self) -> Iterator[tuple[Worker, Worker]]:
+        """A coordinator, and a worker of it."""
+        with self._worker(next(self._numbers), {}, "coordinator") as coordinator:
+            peer = (f'[peer]\ncoordinators = ["127.0.0.1:{coordinator.port}"]\n'
+                    f'secret_file = "{coordinator.state / "peer-secret"}"\n')
+            with self._worker(next(self._numbers), {}, "worker", peer) as worker:
+                yield coordinator, worker
 
     def disk(self, name: str) -> str:
         """A new directory for the floor's writable layers."""
