@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "auth/api_key.hpp"
 #include "client/ws_client.hpp"
 #include "net/listener.hpp"
 
@@ -19,7 +20,8 @@ proto::frame pong() {
 }
 
 net::listener_callbacks echo() {
-  return {.authenticate = [](std::string_view) { return std::optional<std::string>("bench"); },
+  return {.gate = std::make_shared<auth::gate>(
+              std::vector{auth::known_key{"k-bench", "bench", auth::hash_of("key")}}),
           .opened =
               [](std::shared_ptr<net::ws_session> s, const net::connection_info&) {
                 s->grant(1);

@@ -7,6 +7,7 @@
 
 #include "actors/cluster.hpp"
 #include "actors/gateway.hpp"
+#include "actors/live_settings.hpp"
 #include "actors/node.hpp"
 #include "actors/node_parts.hpp"
 #include "actors/root_supervisor.hpp"
@@ -23,6 +24,7 @@ class coordinator final : public node {
  public:
   coordinator(const base::config& config, coordinator_deps deps)
       : config_(config), deps_(std::move(deps)) {
+    live_.take(config);
     if (!deps_.give_up) deps_.give_up = end_process;
   }
   ~coordinator() override { coordinator::stop(failed_start_grace); }
@@ -31,6 +33,14 @@ class coordinator final : public node {
 
   base::result<void> start();
   [[nodiscard]] std::uint16_t port() const override { return listener_->port(); }
+  void keys_revoked(const std::vector<std::string>& ids) override {
+    if (const auto gateway = slot_->get()) caf::anon_send(gateway, actors::keys_revoked{ids});
+  }
+  base::result<void> reload_certificate() override { return listener_->reload_certificate(); }
+  void apply(const base::config& config) override {
+    live_.take(config);
+    listener_->set_max_connections(config.gateway.max_connections);
+  }
   void report_host(const std::string&) override {}
   void stop(std::chrono::milliseconds grace) override;
   void leave(std::chrono::milliseconds grace) override { stop(grace); }
@@ -42,7 +52,8 @@ class coordinator final : public node {
   net::session_handler open_worker(std::shared_ptr<net::ws_session> session,
                                    const net::connection_info& info);
 
-  base::config config_;
+  base::config config_;  // as it was at the start
+  live_settings live_;
   coordinator_deps deps_;
   std::shared_ptr<health_board> health_ = std::make_shared<health_board>();
   std::shared_ptr<base::worker_pool> pool_;
@@ -85,9 +96,9 @@ net::session_handler coordinator::open_client(std::shared_ptr<net::ws_session> s
   connection_setup setup{gateway,
                          {},
                          leases_,
-                         std::chrono::milliseconds(config_.gateway.default_deadline_ms),
-                         std::chrono::seconds(config_.gateway.lease_seconds)};
-  return open_connection(*system_, std::move(setup), std::move(session), std::move(info));
+                         std::chrono::milliseconds(live_.default_deadline_ms.load()),
+                         std::chrono::seconds(live_.lease_seconds.load())};
+  return open_held(*system_, *deps_.gate, std::move(setup), std::move(session), std::move(info));
 }
 
 net::session_handler coordinator::open_worker(std::shared_ptr<net::ws_session> session,
@@ -107,7 +118,7 @@ base::result<void> coordinator::start() {
   caf::scoped_actor self{*system_};
   self->request(root_, caf::infinite, get_roots{}).receive([](const roots&) {}, [](caf::error&) {});
   net::listener_callbacks callbacks{
-      .authenticate = deps_.authenticate,
+      .gate = deps_.gate,
       .opened = [this](auto session,
                        auto info) { return open_client(std::move(session), std::move(info)); },
       .get = [health = health_](std::string_view path) { return answer_get(*health, path); },

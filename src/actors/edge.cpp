@@ -125,7 +125,7 @@ void edge_state::on_released(const sandbox_released& m) {
   if (!m.keeps_key && !e.withdrawn) free_keys_of(m.id);
   table->ended.push_back(m.id);
   caf::anon_send(watcher,
-                 retain_sandbox{m.id, std::chrono::seconds(env->config.node.retention_seconds)});
+                 retain_sandbox{m.id, std::chrono::seconds(env->live->retention_seconds.load())});
   keep_ended_bounded();
   answer_stoppers();
   pump();

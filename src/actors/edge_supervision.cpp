@@ -93,7 +93,7 @@ void edge_state::start_reaper() {
     }
     const auto ended = std::chrono::system_clock::time_point(
         std::chrono::milliseconds(e.book->status.record()->ended_unix_ms));
-    const auto kept_until = ended + std::chrono::seconds(env->config.node.retention_seconds);
+    const auto kept_until = ended + std::chrono::seconds(env->live->retention_seconds.load());
     caf::anon_send(
         watcher,
         retain_sandbox{id, std::max(std::chrono::ceil<std::chrono::milliseconds>(kept_until - wall),

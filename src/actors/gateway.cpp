@@ -1,5 +1,6 @@
 #include "actors/gateway.hpp"
 
+#include <algorithm>
 #include <caf/send.hpp>
 #include <utility>
 
@@ -12,7 +13,7 @@ namespace dsec::actors {
 using base::errc;
 
 gateway_state::~gateway_state() {
-  for (const auto& c : connections)
+  for (const auto& [c, key] : connections)
     caf::anon_send(c, close_connection{"the gateway is restarting"});
   for (auto& p : closers) p.deliver(everything_closed{});
 }
@@ -38,25 +39,32 @@ caf::result<found_sandbox> gateway_state::on_find(const find_sandbox& m) {
 
 void gateway_state::on_opened(const connection_opened& m) {
   self->monitor(m.connection);
-  connections.insert(m.connection);
+  connections.emplace(m.connection, m.key_id);
   if (!closers.empty()) caf::anon_send(m.connection, close_connection{"dsecd is stopping"});
 }
 
+void gateway_state::on_revoked(const keys_revoked& m) {
+  for (const auto& [c, key] : connections) {
+    if (std::find(m.ids.begin(), m.ids.end(), key) == m.ids.end()) continue;
+    caf::anon_send(c, close_connection{"this API key was revoked", errc::unauthenticated});
+  }
+}
+
 void gateway_state::on_down(const caf::down_msg& m) {
-  std::erase_if(connections, [&](const ws_conn_actor& c) { return c.address() == m.source; });
+  std::erase_if(connections, [&](const auto& c) { return c.first.address() == m.source; });
   if (!connections.empty()) return;
   for (auto& p : std::exchange(closers, {})) p.deliver(everything_closed{});
 }
 
 caf::result<everything_closed> gateway_state::on_close() {
   if (connections.empty()) return everything_closed{};
-  for (const auto& c : connections) caf::anon_send(c, close_connection{"dsecd is stopping"});
+  for (const auto& [c, key] : connections) caf::anon_send(c, close_connection{"dsecd is stopping"});
   closers.push_back(self->make_response_promise<everything_closed>());
   return closers.back();
 }
 
 void gateway_state::tell_children_to_exit() {
-  for (const auto& c : connections) caf::anon_send_exit(c, caf::exit_reason::user_shutdown);
+  for (const auto& [c, key] : connections) caf::anon_send_exit(c, caf::exit_reason::user_shutdown);
 }
 
 gateway_actor::behavior_type gateway(gateway_actor::stateful_pointer<gateway_state> self,
@@ -74,6 +82,7 @@ gateway_actor::behavior_type gateway(gateway_actor::stateful_pointer<gateway_sta
       },
       [self](const front_is& m) { self->state.front = m.front; },
       [self](const connection_opened& m) { self->state.on_opened(m); },
+      [self](const keys_revoked& m) { self->state.on_revoked(m); },
   };
 }
 
@@ -85,7 +94,7 @@ net::session_handler open_connection(caf::actor_system& system, connection_setup
   const auto gateway = to.gateway;
   ws_conn_actor connection = system.spawn(
       ws_conn, ws_conn_args{std::move(session), std::move(from), std::move(to), false});
-  caf::anon_send(gateway, connection_opened{connection});
+  caf::anon_send(gateway, connection_opened{connection, std::move(info.key_id)});
   return {.message =
               [connection](proto::frame f) {
                 caf::anon_send(connection, frame_arrived{std::move(f), {}});
@@ -105,7 +114,8 @@ ws_conn_actor open_relayed_connection(caf::actor_system& system, connection_setu
   ws_conn_actor connection =
       system.spawn(ws_conn, ws_conn_args{session, std::move(from), std::move(to), true});
   session->serve(connection);
-  caf::anon_send(gateway, connection_opened{connection});
+  // Keys are the coordinator's business, which closes the channel.
+  caf::anon_send(gateway, connection_opened{connection, {}});
   return connection;
 }
 

@@ -6,9 +6,9 @@
 
 #include <caf/typed_event_based_actor.hpp>
 #include <cstddef>
+#include <map>
 #include <memory>
 #include <mutex>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -25,7 +25,7 @@ struct gateway_state {
   gateway_actor::pointer self;
   std::string edge_name;  // the only one there is; empty on a coordinator, whose cluster knows them
   front_actor front;
-  std::set<ws_conn_actor> connections;
+  std::map<ws_conn_actor, std::string> connections;  // with their keys' ids
   std::vector<caf::typed_response_promise<everything_closed>> closers;
 
   explicit gateway_state(gateway_actor::pointer s) : self(s) {}
@@ -35,6 +35,7 @@ struct gateway_state {
   caf::result<found_sandbox> on_find(const find_sandbox& m);
   caf::result<everything_closed> on_close();
   void on_opened(const connection_opened& m);
+  void on_revoked(const keys_revoked& m);
   void on_down(const caf::down_msg& m);
   void tell_children_to_exit();
 };

@@ -259,9 +259,10 @@ struct frame_malformed {
 /// The client has taken enough of its replies for what waits for room.
 struct room_made {};
 struct connection_lost {};
-/// Answers what it can, then closes.
+/// Answers what is in flight with `code`, then closes.
 struct close_connection {
   std::string reason;
+  base::errc code = base::errc::unavailable;  // unauthenticated: its API key is good no longer
 };
 using ws_conn_actor = caf::typed_actor<caf::reacts_to<frame_arrived>,    //
                                        caf::reacts_to<frame_malformed>,  //
@@ -271,6 +272,11 @@ using ws_conn_actor = caf::typed_actor<caf::reacts_to<frame_arrived>,    //
 
 struct connection_opened {
   ws_conn_actor connection;
+  std::string key_id;  // that it came in with
+};
+/// These API keys are good no longer: closes what came in with them.
+struct keys_revoked {
+  std::vector<std::string> ids;
 };
 
 using gateway_actor =
@@ -279,7 +285,8 @@ using gateway_actor =
                      caf::replies_to<close_everything>::with<everything_closed>,  //
                      caf::reacts_to<creates_abandoned>,                           // as front_actor
                      caf::reacts_to<front_is>,                                    //
-                     caf::reacts_to<connection_opened>>;
+                     caf::reacts_to<connection_opened>,                           //
+                     caf::reacts_to<keys_revoked>>;
 
 // ---- root
 // ------------------------------------------------------------------------------------------------------
@@ -344,6 +351,7 @@ CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::room_made)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::connection_lost)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::close_connection)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::connection_opened)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::keys_revoked)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::get_roots)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::roots)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::shut_down)

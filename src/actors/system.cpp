@@ -31,6 +31,14 @@ class node_impl final : public node {
 
   base::result<void> start();
   [[nodiscard]] std::uint16_t port() const override { return listener_->port(); }
+  void keys_revoked(const std::vector<std::string>& ids) override {
+    if (const auto gateway = slot_->get()) caf::anon_send(gateway, actors::keys_revoked{ids});
+  }
+  base::result<void> reload_certificate() override { return listener_->reload_certificate(); }
+  void apply(const base::config& config) override {
+    worker_->live->take(config);
+    listener_->set_max_connections(config.gateway.max_connections);
+  }
   void report_host(const std::string& missing) override {
     missing.empty() ? health_->clear("host_lacks") : health_->report("host_lacks", missing);
   }
@@ -77,6 +85,7 @@ std::shared_ptr<worker> node_impl::make_worker(node_deps& deps,
                                                std::unique_ptr<record_store> records) {
   auto w = std::make_shared<worker>();
   w->config = config_;
+  w->live->take(config_);
   w->backend = deps.backend;
   // Exec and fork do not scale over CPUs, so more starts at once only take longer each; but one
   // that waits for a disk must not hold up all others. Admission bounds the queues: a sandbox has
@@ -103,13 +112,12 @@ std::shared_ptr<worker> node_impl::make_worker(node_deps& deps,
 net::session_handler node_impl::open(std::shared_ptr<net::ws_session> session,
                                      net::connection_info info) {
   const auto gateway = slot_->get();
-  if (!gateway || health_->draining()) {
-    return turn_away(*session);
-  }
+  if (!gateway || health_->draining()) return turn_away(*session);
+  const auto& live = *worker_->live;
   connection_setup setup{gateway, config_.node.name, worker_->leases,
-                         std::chrono::milliseconds(config_.gateway.default_deadline_ms),
-                         std::chrono::seconds(config_.gateway.lease_seconds)};
-  return open_connection(*system_, std::move(setup), std::move(session), std::move(info));
+                         std::chrono::milliseconds(live.default_deadline_ms.load()),
+                         std::chrono::seconds(live.lease_seconds.load())};
+  return open_held(*system_, *deps_.gate, std::move(setup), std::move(session), std::move(info));
 }
 
 /// A link to each coordinator of a worker.
@@ -145,9 +153,9 @@ base::result<void> node_impl::start() {
   caf::scoped_actor self{*system_};
   self->request(root_, caf::infinite, get_roots{}).receive([](const roots&) {}, [](caf::error&) {});
   net::listener_callbacks callbacks{
-      .authenticate = deps_.authenticate,
-      .opened = {},
-      .get = [health = health_](std::string_view path) { return answer_get(*health, path); }};
+      .gate = deps_.gate, .opened = {}, .get = [health = health_](std::string_view path) {
+        return answer_get(*health, path);
+      }};
   if (!deps_.links) {
     callbacks.opened = [this](auto session, auto info) {
       return open(std::move(session), std::move(info));

@@ -1,6 +1,5 @@
 // A whole node of any role behind one object without CAF in it: what the command line starts and
-// stops. start() and stop() block and are for the main thread;
-// signals are the caller's.
+// stops. start() and stop() block and are for the main thread; signals are the caller's.
 #pragma once
 
 #include <chrono>
@@ -9,10 +8,10 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "actors/record_store.hpp"
+#include "auth/gate.hpp"
 #include "backends/backend.hpp"
 #include "base/config.hpp"
 #include "base/result.hpp"
@@ -34,8 +33,7 @@ struct node_deps {
   std::shared_ptr<backends::backend> backend;
   fs::image_store images;
   std::unique_ptr<base::store> store;  // opened with worker_migrations(), durability::process
-  /// Principal of an API key, compared in constant time.
-  std::function<std::optional<std::string>(std::string_view key)> authenticate;
+  std::shared_ptr<auth::gate> gate;    // who may come in
   /// The node cannot go on, or did not stop in time. The default logs and ends the process with
   /// status 70.
   std::function<void(const std::string& why)> give_up;
@@ -44,7 +42,7 @@ struct node_deps {
 
 /// Of a coordinator: it has no sandboxes of its own.
 struct coordinator_deps {
-  std::function<std::optional<std::string>(std::string_view key)> authenticate;  // as above
+  std::shared_ptr<auth::gate> gate;      // as above
   std::string secret;                    // that its workers must know
   std::vector<std::string> known_edges;  // of earlier coordinators over this state
   std::function<base::result<void>(const std::string& text)> save_edges;
@@ -56,6 +54,12 @@ class node {
   virtual ~node() = default;
   /// Where the gateway listens.
   [[nodiscard]] virtual std::uint16_t port() const = 0;
+  /// Closes the connections that came in with these keys; the gate must not hold them any more.
+  virtual void keys_revoked(const std::vector<std::string>& ids) = 0;
+  /// Reads the certificate and its key again; new connections get it.
+  virtual base::result<void> reload_certificate() = 0;
+  /// Takes over the keys of the configuration that are reloadable (base::with_reloadable).
+  virtual void apply(const base::config& config) = 0;
   /// What the host lacks now of what a start of a sandbox needs, for /healthz; empty: nothing.
   virtual void report_host(const std::string& missing) = 0;
   /// Ends all sandboxes, answers and closes all connections, ends all threads. `give_up` is called

@@ -41,10 +41,10 @@ void uplink_state::open_channel(proto::OpenChannel::Reader opened) {
   const auto id = opened.getChannel();
   const auto gateway = args.gateway->get();
   if (!gateway) return session->send(channel_closed_frame(id));
-  const auto& config = args.env->config;
-  connection_setup setup{gateway, config.node.name, args.env->leases,
-                         std::chrono::milliseconds(config.gateway.default_deadline_ms),
-                         std::chrono::seconds(config.gateway.lease_seconds)};
+  const auto& live = *args.env->live;
+  connection_setup setup{gateway, args.env->config.node.name, args.env->leases,
+                         std::chrono::milliseconds(live.default_deadline_ms.load()),
+                         std::chrono::seconds(live.lease_seconds.load())};
   auto relay = std::make_shared<relay_session>(session, id);
   auto from = std::make_shared<const caller>(read_channel(opened));
   auto connection =

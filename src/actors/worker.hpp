@@ -10,6 +10,7 @@
 #include "actors/health.hpp"
 #include "actors/images.hpp"
 #include "actors/lease_table.hpp"
+#include "actors/live_settings.hpp"
 #include "actors/node_memory.hpp"
 #include "actors/record.hpp"
 #include "actors/record_writer.hpp"
@@ -20,7 +21,8 @@
 namespace dsec::actors {
 
 struct worker {
-  base::config config;
+  base::config config;  // as it was at the start
+  std::shared_ptr<live_settings> live = std::make_shared<live_settings>();
   std::shared_ptr<backends::backend> backend;
   std::shared_ptr<base::executor> start_pool;       // backend::start
   std::shared_ptr<base::executor> kill_pool;        // instance::stop: never behind a slow start

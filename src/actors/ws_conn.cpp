@@ -243,13 +243,18 @@ void ws_conn_state::take_back_promise(const pending& p) {
   if (it != promises_to.end() && --it->second == 0) promises_to.erase(it);
 }
 
-/// Also one that had no create under way is told: a coordinator passes it on to its workers.
-void ws_conn_state::on_lost() {
+/// Nobody waits for them on this connection any more.
+void ws_conn_state::abandon_creates() {
   creates_abandoned m{args.from, {}};
   for (const auto& [id, p] : in_flight) {
     if (p.which == body::CREATE_SANDBOX) m.serials.push_back(p.serial);
   }
+  // Also when there was none: a coordinator passes it on to its workers.
   caf::anon_send(args.node.gateway, std::move(m));
+}
+
+void ws_conn_state::on_lost() {
+  abandon_creates();
   self->quit();
 }
 
@@ -377,11 +382,14 @@ void ws_conn_state::on_alarm(const alarm_rang& rang) {
 
 void ws_conn_state::on_close(const close_connection& m) {
   if (closing) return;
-  for (const auto& [id, p] : std::exchange(in_flight, {})) {
-    args.session->send(error_reply(id, {errc::unavailable, m.reason, 0}, p.sandbox_id));
-  }
-  fail_streams({errc::unavailable, m.reason, 0});
-  hang_up(m.reason);
+  const bool expelled = m.code == errc::unauthenticated;
+  if (expelled) abandon_creates();
+  for (const auto& [id, p] : std::exchange(in_flight, {}))
+    args.session->send(error_reply(id, {m.code, m.reason, 0}, p.sandbox_id));
+  fail_streams({m.code, m.reason, 0});
+  if (!expelled) return hang_up(m.reason);
+  closing = true;
+  args.session->expel(m.reason);
 }
 
 ws_conn_self::behavior_type ws_conn(ws_conn_self::stateful_pointer<ws_conn_state> self,

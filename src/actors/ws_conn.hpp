@@ -131,6 +131,7 @@ struct ws_conn_state {
   void finish(std::uint64_t id, std::uint64_t serial, const proto::frame& answer);
   void fail(std::uint64_t id, std::uint64_t serial, const base::error& why);
   void log_answer(const pending& p) const;
+  void abandon_creates();
   void on_sandbox_down(std::uint64_t id, std::uint64_t serial);
   void send(const proto::frame& f);
   void hang_up(const std::string& reason);

@@ -1,5 +1,6 @@
 #include "base/config.hpp"
 
+#include <arpa/inet.h>
 #include <toml++/toml.h>
 
 #include <algorithm>
@@ -17,8 +18,14 @@ namespace dsec::base {
 namespace {
 
 using number_range = std::pair<double, double>;
-using target = std::variant<std::string*, std::filesystem::path*, std::vector<std::string>*,
+using target = std::variant<std::string*, std::filesystem::path*, std::vector<std::string>*, bool*,
                             std::uint16_t*, std::uint32_t*, double*>;
+
+enum class trait {
+  none,
+  reloadable,    // SIGHUP takes it over
+  may_be_empty,  // a text
+};
 
 /// One key: where it stands in the file, where its value goes, its unit and its legal range.
 struct key {
@@ -27,6 +34,7 @@ struct key {
   std::string_view unit;
   number_range range;
   target field;
+  trait special = trait::none;
 };
 
 // The one table of all keys; reading, dumping and suggestions walk it.
@@ -38,12 +46,26 @@ std::vector<key> keys_of(config& c) {
   auto& o = c.coordinator;
   return {
       {"", "state", "directory", {}, &c.state},
-      {"", "log_level", "debug, info, warn or error", {}, &c.log_level},
+      {"", "log_level", "debug, info, warn or error", {}, &c.log_level, trait::reloadable},
       {"gateway", "bind", "address", {}, &g.bind},
       {"gateway", "port", "TCP port, 0 = any free one", {0, 65535}, &g.port},
-      {"gateway", "max_connections", "connections", {1, 1'000'000}, &g.max_connections},
-      {"gateway", "default_deadline_ms", "ms", {100, 86'400'000}, &g.default_deadline_ms},
-      {"gateway", "lease_seconds", "s", {1, 86'400}, &g.lease_seconds},
+      {"gateway",
+       "max_connections",
+       "connections",
+       {1, 1'000'000},
+       &g.max_connections,
+       trait::reloadable},
+      {"gateway",
+       "default_deadline_ms",
+       "ms",
+       {100, 86'400'000},
+       &g.default_deadline_ms,
+       trait::reloadable},
+      {"gateway", "lease_seconds", "s", {1, 86'400}, &g.lease_seconds, trait::reloadable},
+      {"gateway", "tls_cert", "file, PEM; empty: no TLS", {}, &g.tls_cert, trait::may_be_empty},
+      {"gateway", "tls_key", "file, PEM", {}, &g.tls_key, trait::may_be_empty},
+      {"gateway", "tls_min_version", "\"1.2\" or \"1.3\"", {}, &g.tls_min_version},
+      {"gateway", "allow_plaintext", "true or false", {}, &g.allow_plaintext},
       {"node", "name", "a-z, 0-9, '-', at most 40 characters", {}, &n.name},
       {"node", "instance", "a-z, 0-9, '-', at most 40 characters", {}, &n.instance},
       {"node", "uid_base", "host uid", {65'536, 4'000'000'000}, &n.uid_base},
@@ -52,7 +74,7 @@ std::vector<key> keys_of(config& c) {
       {"node", "slot_pool", "slots", {0, 1024}, &n.slot_pool},
       {"node", "memory_reserve_mb", "MiB", {0, 16'777'216}, &n.memory_reserve_mb},
       {"node", "memory_overcommit", "ratio", {0.1, 1000}, &n.memory_overcommit},
-      {"node", "retention_seconds", "s", {0, 31'536'000}, &n.retention_seconds},
+      {"node", "retention_seconds", "s", {0, 31'536'000}, &n.retention_seconds, trait::reloadable},
       {"sandbox", "cpu_millis", "1/1000 CPU", {10, 1'024'000}, &s.cpu_millis},
       {"sandbox", "memory_mb", "MiB", {16, 16'777'216}, &s.memory_mb},
       {"sandbox", "pids", "tasks", {16, 4'194'304}, &s.pids},
@@ -129,14 +151,25 @@ struct reader {
                                             std::string(k.unit) + ")");
   }
 
+  [[nodiscard]] result<void> assign_switch(const key& k, const toml::node& node) const {
+    if (!node.is_boolean()) {
+      return fail(errc::invalid_argument,
+                  at(node) + qualified(k.section, k.name) + " must be true or false");
+    }
+    *std::get<bool*>(k.field) = *node.value<bool>();
+    return {};
+  }
+
   [[nodiscard]] result<void> assign(const key& k, const toml::node& node) const {
+    if (std::holds_alternative<bool*>(k.field)) return assign_switch(k, node);
     auto* text = std::get_if<std::string*>(&k.field);
     auto* path = std::get_if<std::filesystem::path*>(&k.field);
     if (const auto* list = std::get_if<std::vector<std::string>*>(&k.field))
       return assign_list(k, node, **list);
     if (text == nullptr && path == nullptr) return assign_number(k, node);
     const auto value = node.value<std::string>();
-    if (!node.is_string() || !value || value->empty()) {
+    const bool empty = value && value->empty() && k.special != trait::may_be_empty;
+    if (!node.is_string() || !value || empty) {
       return fail(errc::invalid_argument, at(node) + qualified(k.section, k.name) +
                                               " must be a non-empty string (" +
                                               std::string(k.unit) + ")");
@@ -173,10 +206,37 @@ struct reader {
   }
 };
 
+/// Whether nobody but this host can connect to an address. What is none is left to the listener.
+bool stays_on_this_host(const std::string& address) {
+  in_addr v4{};
+  in6_addr v6{};
+  if (::inet_pton(AF_INET, address.c_str(), &v4) == 1) return ntohl(v4.s_addr) >> 24U == 127;
+  if (::inet_pton(AF_INET6, address.c_str(), &v6) == 1) return IN6_IS_ADDR_LOOPBACK(&v6);
+  return true;
+}
+
+result<void> check_gateway(const gateway_config& g, std::string_view origin) {
+  const auto bad = [&](std::string text) {
+    return fail(errc::invalid_argument, std::string(origin) + ": " + std::move(text));
+  };
+  if (g.tls_cert.empty() != g.tls_key.empty())
+    return bad("gateway.tls_cert and gateway.tls_key go together: give both or none");
+  if (g.tls_min_version != "1.2" && g.tls_min_version != "1.3")
+    return bad("gateway.tls_min_version '" + g.tls_min_version + "' must be \"1.2\" or \"1.3\"");
+  if (g.tls_cert.empty() && !g.allow_plaintext && !stays_on_this_host(g.bind)) {
+    return bad("gateway.bind '" + g.bind +
+               "' can be reached from other hosts, and without TLS keys and commands could be read "
+               "on the way: set gateway.tls_cert and gateway.tls_key, or gateway.allow_plaintext = "
+               "true where the network is trusted");
+  }
+  return {};
+}
+
 result<void> check_relations(const config& c, std::string_view origin) {
   const auto bad = [&](std::string text) {
     return fail(errc::invalid_argument, std::string(origin) + ": " + std::move(text));
   };
+  DSEC_CHECK(check_gateway(c.gateway, origin));
   for (const auto& [name, value] :
        {std::pair{"node.name", c.node.name}, {"node.instance", c.node.instance}}) {
     if (!is_valid_id(value) || value.size() > 40) {
@@ -232,6 +292,34 @@ result<config> load_config(const std::filesystem::path& file) {
   return parse_config(text.str(), file.string());
 }
 
+std::vector<config_change> changed_keys(const config& from, const config& to) {
+  auto before = from;
+  auto after = to;
+  const auto old_keys = keys_of(before);
+  const auto new_keys = keys_of(after);
+  std::vector<config_change> out;
+  for (std::size_t i = 0; i < old_keys.size(); ++i) {
+    const auto& k = old_keys[i];
+    const bool same = std::visit(
+        [&](auto* value) { return *value == *std::get<decltype(value)>(new_keys[i].field); },
+        k.field);
+    if (!same) out.push_back({qualified(k.section, k.name), k.special == trait::reloadable});
+  }
+  return out;
+}
+
+config with_reloadable(config running, const config& wanted) {
+  auto copy = wanted;
+  const auto from = keys_of(copy);
+  const auto to = keys_of(running);
+  for (std::size_t i = 0; i < to.size(); ++i) {
+    if (to[i].special != trait::reloadable) continue;
+    std::visit([&](auto* value) { *value = *std::get<decltype(value)>(from[i].field); },
+               to[i].field);
+  }
+  return running;
+}
+
 std::string dump_config(const config& c) {
   auto copy = c;
   std::ostringstream out;
@@ -257,7 +345,7 @@ std::string dump_config(const config& c) {
           }
         },
         k.field);
-    out << "  # " << k.unit << "\n";
+    out << "  # " << k.unit << (k.special == trait::reloadable ? "; reloadable" : "") << "\n";
   }
   return out.str();
 }

@@ -20,6 +20,10 @@ struct gateway_config {
   std::uint32_t default_deadline_ms = 120'000;  // for requests that name none
   std::uint32_t lease_seconds = 120;            // leases that name no time end so long after their
                                                 // last connection, and their sandboxes with them
+  std::filesystem::path tls_cert;               // PEM, with its chain; empty: no TLS
+  std::filesystem::path tls_key;                // PEM, of that certificate
+  std::string tls_min_version = "1.2";          // "1.2" or "1.3"
+  bool allow_plaintext = false;                 // also where others could listen in
 };
 
 struct node_config {
@@ -74,6 +78,16 @@ struct config {
 result<config> parse_config(std::string_view text, std::string_view origin);
 
 result<config> load_config(const std::filesystem::path& file);
+
+/// A key that has another value.
+struct config_change {
+  std::string key;          // "gateway.port"
+  bool reloadable = false;  // may change while dsecd runs (SIGHUP); else it needs a restart
+};
+std::vector<config_change> changed_keys(const config& from, const config& to);
+
+/// `running` with what of `wanted` is reloadable.
+config with_reloadable(config running, const config& wanted);
 
 /// The effective configuration as TOML; parse_config(dump_config(c)) == c.
 std::string dump_config(const config& c);

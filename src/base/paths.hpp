@@ -21,6 +21,7 @@ class paths {
   [[nodiscard]] std::filesystem::path worker_db() const { return state_ / "worker.db"; }
   [[nodiscard]] std::filesystem::path node_id() const { return state_ / "node-id"; }
   [[nodiscard]] std::filesystem::path edges() const { return state_ / "edges"; }
+  [[nodiscard]] std::filesystem::path keys_db() const { return state_ / "keys.db"; }
   [[nodiscard]] std::filesystem::path images() const { return state_ / "images"; }
   [[nodiscard]] std::filesystem::path sandboxes() const { return state_ / "sandboxes"; }
   [[nodiscard]] std::filesystem::path sandbox(std::string_view id) const {

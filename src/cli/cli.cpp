@@ -20,6 +20,7 @@ constexpr const char* description =
     "  dsecd --role=worker --config worker.toml           has sandboxes for its coordinators\n"
     "  dsecd image import tools:1 ./dir --kind toolkit    make a layer of a directory\n"
     "  dsecd image ls                                     what images there are\n"
+    "  dsecd key create --principal alice                 an API key for somebody\n"
     "  dsecd stop                                         stop the daemon; sandboxes run on\n"
     "  dsecd stop --all                                   stop the daemon and every sandbox\n";
 
@@ -67,6 +68,7 @@ int run(int argc, char** argv) {
   context shared;
   add_serve(app, shared);
   add_image(app, shared);
+  add_key(app, shared);
   add_stop(app, shared);
   add_purge(app, shared);
   add_config(app, shared);

@@ -36,6 +36,7 @@ std::string left_running(const std::filesystem::path& state, std::size_t count);
 
 void add_serve(CLI::App& app, context& shared);
 void add_image(CLI::App& app, context& shared);
+void add_key(CLI::App& app, context& shared);
 void add_stop(CLI::App& app, context& shared);
 void add_purge(CLI::App& app, context& shared);
 void add_config(CLI::App& app, context& shared);

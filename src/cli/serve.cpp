@@ -2,7 +2,6 @@
 // order: with its sandboxes (SIGUSR1), or leaving them to the next dsecd (all other signals).
 #include "cli/serve.hpp"
 
-#include <openssl/crypto.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -16,26 +15,21 @@
 #include <memory>
 
 #include "actors/system.hpp"
+#include "auth/gate.hpp"
+#include "auth/key_watch.hpp"
 #include "backends/container/container_backend.hpp"
 #include "base/log.hpp"
 #include "base/store.hpp"
 #include "cli/cli.hpp"
 #include "cli/notify.hpp"
 #include "cli/peer.hpp"
+#include "cli/reload.hpp"
 #include "cli/state_dir.hpp"
 #include "cli/unattended.hpp"
 
 namespace dsec::cli {
 
-std::function<std::optional<std::string>(std::string_view)> authenticator(std::string key) {
-  return [key = std::move(key)](std::string_view given) -> std::optional<std::string> {
-    if (given.size() != key.size() || CRYPTO_memcmp(given.data(), key.data(), key.size()) != 0)
-      return std::nullopt;
-    return "root";
-  };
-}
-
-sigset_t block_stop_signals() {
+sigset_t block_signals() {
   sigset_t set;
   sigemptyset(&set);
   sigaddset(&set, SIGTERM);
@@ -49,7 +43,8 @@ sigset_t block_stop_signals() {
 
 std::string url_of(const base::gateway_config& gateway, std::uint16_t port) {
   const bool v6 = gateway.bind.find(':') != std::string::npos;
-  return "ws://" + (v6 ? "[" + gateway.bind + "]" : gateway.bind) + ":" + std::to_string(port);
+  return (gateway.tls_cert.empty() ? "ws://" : "wss://") +
+         (v6 ? "[" + gateway.bind + "]" : gateway.bind) + ":" + std::to_string(port);
 }
 
 namespace {
@@ -86,18 +81,21 @@ std::string find_lacks(backends::backend& backend) {
 
 /// Waits for a stop signal. What the host lacks is looked for again meanwhile: a disk that was full
 /// may have room again.
-int wait_for_signal(const sigset_t& signals, actors::node& node, backends::backend& backend,
-                    std::string missing) {
-  int signal = 0;
-  while (!missing.empty()) {
-    signal = ::sigtimedwait(&signals, nullptr, &probe_pause);
+int wait_for_stop(const sigset_t& signals, actors::node& node, backends::backend& backend,
+                  std::string missing, reloader& reload) {
+  while (true) {
+    const int signal = missing.empty() ? ::sigwaitinfo(&signals, nullptr)
+                                       : ::sigtimedwait(&signals, nullptr, &probe_pause);
+    if (signal == SIGHUP) {
+      reload.reload();
+      continue;
+    }
     if (signal > 0) return signal;
+    if (missing.empty()) continue;  // interrupted
     missing = find_lacks(backend);
     node.report_host(missing);
     if (missing.empty()) base::log::info("host_lacks_nothing");
   }
-  ::sigwait(&signals, &signal);
-  return signal;
 }
 
 /// As many as the host lets it have. A sandbox takes up to four, a few more per command that runs,
@@ -128,17 +126,19 @@ base::result<std::optional<actors::worker_links>> links_of(const base::config& c
   return std::optional(std::move(links));
 }
 
-base::result<void> serve(const base::config& c, bool worker) {
+base::result<void> serve(const base::config& c, bool worker, reloader::reader read) {
   if (::geteuid() != 0) {
     return base::fail(base::errc::permission_denied,
                       "dsecd must run as root: it makes mounts, namespaces and cgroups");
   }
-  const auto signals = block_stop_signals();
+  const auto signals = block_signals();
   raise_open_files(c.node);
 
   const base::paths where(c.state);
   DSEC_TRY(const auto lock, state_lock::acquire(where, c.node.instance, lock_use::serve));
-  DSEC_TRY(auto key, load_or_make_api_key(where));
+  DSEC_TRY(const auto key, load_or_make_api_key(where));
+  const auto gate = std::make_shared<auth::gate>();
+  DSEC_TRY(const auto keys, auth::key_watch::open(where, auth::local_key(key), gate));
   DSEC_TRY(auto links, links_of(c, worker));
   DSEC_TRY(auto store, base::open_sqlite(where.worker_db(), base::durability::process,
                                          actors::worker_migrations()));
@@ -154,7 +154,7 @@ base::result<void> serve(const base::config& c, bool worker) {
   DSEC_TRY(const auto node, actors::start_node(c, {.backend = backend,
                                                    .images = fs::image_store(where),
                                                    .store = std::move(store),
-                                                   .authenticate = authenticator(std::move(key)),
+                                                   .gate = gate,
                                                    .give_up = nullptr,
                                                    .links = std::move(links)}));
   const auto url = url_of(c.gateway, node->port());
@@ -164,11 +164,14 @@ base::result<void> serve(const base::config& c, bool worker) {
     return published;
   }
   node->report_host(missing);
+  keys->start([&node](const auto& ids) { node->keys_revoked(ids); });
+  reloader reload(c, std::move(read), *node, *keys);
   base::log::info("serving",
                   {{"url", url}, {"state", c.state.string()}, {"instance", c.node.instance}});
   notify_manager("READY=1");
 
-  const int signal = wait_for_signal(signals, *node, *backend, std::move(missing));
+  const int signal = wait_for_stop(signals, *node, *backend, std::move(missing), reload);
+  keys->stop();
   base::log::info(signal == stop_all_signal ? "stopping" : "leaving", {{"signal", signal}});
   notify_manager("STOPPING=1");
   if (signal == stop_all_signal) {
@@ -207,8 +210,9 @@ void add_serve(CLI::App& app, context& shared) {
       if (!c) return report(c.error());
       base::log::level level{};
       if (base::log::parse_level(c->log_level, level)) base::log::set_level(level);
-      const auto done =
-          o->role == "coordinator" ? serve_coordinator(*c) : serve(*c, o->role == "worker");
+      const auto read = [&shared, o] { return effective(shared, *o); };
+      const auto done = o->role == "coordinator" ? serve_coordinator(*c, read)
+                                                 : serve(*c, o->role == "worker", read);
       return done ? 0 : report(done.error());
     };
   });

@@ -4,13 +4,11 @@
 #include <signal.h>
 
 #include <chrono>
-#include <functional>
-#include <optional>
 #include <string>
-#include <string_view>
 
 #include "base/config.hpp"
 #include "base/result.hpp"
+#include "cli/reload.hpp"
 
 namespace dsec::cli {
 
@@ -21,14 +19,12 @@ inline constexpr std::chrono::seconds stop_grace{60};
 /// Ends the sandboxes as well.
 inline constexpr int stop_all_signal = SIGUSR1;
 
-/// Before any thread exists, so that all inherit the mask and only sigwait() takes the signals.
-sigset_t block_stop_signals();
-
-/// One principal today, "root": whoever can read the state directory.
-std::function<std::optional<std::string>(std::string_view)> authenticator(std::string key);
+/// Those that are waited for: all of them stop, except SIGHUP. Before any thread exists, so that
+/// all inherit the mask.
+sigset_t block_signals();
 
 std::string url_of(const base::gateway_config& gateway, std::uint16_t port);
 
-base::result<void> serve_coordinator(const base::config& c);
+base::result<void> serve_coordinator(const base::config& c, reloader::reader read);
 
 }  // namespace dsec::cli

@@ -2,6 +2,8 @@
 // of it is on the host but its state directory.
 #include "actors/edge_book.hpp"
 #include "actors/system.hpp"
+#include "auth/gate.hpp"
+#include "auth/key_watch.hpp"
 #include "base/log.hpp"
 #include "cli/notify.hpp"
 #include "cli/peer.hpp"
@@ -11,11 +13,25 @@
 
 namespace dsec::cli {
 
-base::result<void> serve_coordinator(const base::config& c) {
-  const auto signals = block_stop_signals();
+namespace {
+
+int wait_for_stop(const sigset_t& signals, reloader& reload) {
+  while (true) {
+    const int signal = ::sigwaitinfo(&signals, nullptr);
+    if (signal != SIGHUP && signal > 0) return signal;
+    if (signal == SIGHUP) reload.reload();
+  }
+}
+
+}  // namespace
+
+base::result<void> serve_coordinator(const base::config& c, reloader::reader read) {
+  const auto signals = block_signals();
   const base::paths where(c.state);
   DSEC_TRY(const auto lock, state_lock::acquire(where, c.node.instance, lock_use::serve));
-  DSEC_TRY(auto key, load_or_make_api_key(where));
+  DSEC_TRY(const auto key, load_or_make_api_key(where));
+  const auto gate = std::make_shared<auth::gate>();
+  DSEC_TRY(const auto keys, auth::key_watch::open(where, auth::local_key(key), gate));
   DSEC_TRY(auto secret, load_peer_secret(c, true));
   DSEC_TRY(auto known, actors::load_edges(where.edges()));
   const auto save = [file = where.edges()](const std::string& text) {
@@ -23,18 +39,19 @@ base::result<void> serve_coordinator(const base::config& c) {
   };
   // It is also what `purge` knows the state directory of a coordinator by.
   if (known.empty()) DSEC_CHECK(save(""));
-  DSEC_TRY(const auto node,
-           actors::start_coordinator(c, {.authenticate = authenticator(std::move(key)),
-                                         .secret = std::move(secret),
-                                         .known_edges = std::move(known),
-                                         .save_edges = save,
-                                         .give_up = nullptr}));
+  DSEC_TRY(const auto node, actors::start_coordinator(c, {.gate = gate,
+                                                          .secret = std::move(secret),
+                                                          .known_edges = std::move(known),
+                                                          .save_edges = save,
+                                                          .give_up = nullptr}));
   const auto url = url_of(c.gateway, node->port());
   DSEC_CHECK(lock.publish_url(url));
+  keys->start([&node](const auto& ids) { node->keys_revoked(ids); });
+  reloader reload(c, std::move(read), *node, *keys);
   base::log::info("serving", {{"url", url}, {"state", c.state.string()}, {"role", "coordinator"}});
   notify_manager("READY=1");
-  int signal = 0;
-  ::sigwait(&signals, &signal);
+  const int signal = wait_for_stop(signals, reload);
+  keys->stop();
   base::log::info("stopping", {{"signal", signal}});
   notify_manager("STOPPING=1");
   node->stop(stop_grace);

@@ -9,7 +9,7 @@
 #include <sstream>
 #include <utility>
 
-#include "base/ids.hpp"
+#include "auth/api_key.hpp"
 #include "fs/files.hpp"
 
 namespace dsec::cli {
@@ -146,7 +146,7 @@ base::result<std::string> load_or_make_api_key(const base::paths& paths) {
     }
     return key;
   }
-  auto key = "dsec_" + base::random_token(256);
+  auto key = auth::new_api_key();
   DSEC_CHECK(write_whole(paths.api_key(), key + "\n"));
   return key;
 }

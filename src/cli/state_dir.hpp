@@ -55,7 +55,7 @@ base::result<std::optional<lock_owner>> find_lock_owner(const base::paths& paths
 /// The instance that has claimed the directory; empty when none has.
 std::string instance_of(const base::paths& paths);
 
-/// The API key of this state directory; made (256 random bits, 0600) when there is none.
+/// The local root's API key, in a file of its own (0600); made when there is none.
 base::result<std::string> load_or_make_api_key(const base::paths& paths);
 
 }  // namespace dsec::cli

@@ -1,17 +1,22 @@
-// The HTTP phase of a connection: one bounded request at a time, checked (request_policy.hpp)
-// before anything answers. GETs are answered from callbacks.get and may be many on one connection;
-// an upgrade of /v1/ws hands the socket on to the WebSocket phase. Owned by its pending operation,
+// The HTTP phase of a connection: the TLS handshake, if any, then one bounded request at a time,
+// checked (request_policy.hpp) before anything answers. GETs are answered from callbacks.get and
+// may be many on one connection; a POST of /v1/ticket gives a ticket; an upgrade of /v1/ws hands
+// the wire on to the WebSocket phase. Each step has a time limit. Owned by its pending operation,
 // runs on the socket's strand. Whatever goes wrong ends in a JSON answer or, when there is no one
 // to answer, in a closed socket.
+#include <openssl/err.h>
+#include <openssl/sslerr.h>
+
 #include <boost/asio/post.hpp>
-#include <boost/beast/core/basic_stream.hpp>
+#include <boost/asio/ssl/error.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
-#include <boost/beast/core/rate_policy.hpp>
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/read.hpp>
 #include <boost/beast/http/write.hpp>
 #include <boost/beast/websocket/rfc6455.hpp>
 #include <optional>
+#include <string>
+#include <utility>
 
 #include "net/request_policy.hpp"
 #include "net/ws_session.hpp"
@@ -23,12 +28,10 @@ namespace beast = boost::beast;
 namespace http = beast::http;
 using base::errc;
 using beast::error_code;
-using namespace std::chrono_literals;
+using steady = std::chrono::steady_clock;
 
 constexpr std::uint32_t header_limit = 8 * 1024;
 constexpr std::uint64_t body_limit = 64U << 10U;
-constexpr auto exchange_timeout =
-    10s;  // for a whole request to arrive, and for its answer to leave
 
 std::string_view view(beast::string_view s) {
   return {s.data(), s.size()};
@@ -36,41 +39,68 @@ std::string_view view(beast::string_view s) {
 
 class http_connection final : public peer, public std::enable_shared_from_this<http_connection> {
  public:
-  http_connection(std::shared_ptr<hub> h, socket s, hub::admission admitted)
+  http_connection(std::shared_ptr<hub> h, wire w, hub::admission admitted)
       : hub_(std::move(h)),
         place_(hub_, admitted.who),
         over_limit_(admitted.over_limit),
-        stream_(std::move(s)) {}
+        stream_(std::move(w)),
+        limit_(stream_.get_executor()) {}
 
   void start() {
     place_.attach(weak_from_this());
     error_code problem;
-    stream_.socket().set_option(tcp::no_delay(true), problem);
-    const auto here = stream_.socket().local_endpoint(problem);
-    const auto there = stream_.socket().remote_endpoint(problem);
+    auto& tcp_end = stream_.tcp_socket();
+    tcp_end.set_option(tcp::no_delay(true), problem);
+    const auto here = tcp_end.local_endpoint(problem);
+    const auto there = tcp_end.remote_endpoint(problem);
     if (problem) return;  // gone already
-    door_ = {here.address().to_string(), here.port()};
+    door_ = {here.address().to_string(), here.port(), stream_.secure(),
+             [this](const std::string& host) { return stream_.certified_for(host); }};
     peer_ = there.address().to_string() + ":" + std::to_string(there.port());
-    read_next();
+    limit_time();
+    stream_.async_handshake(
+        [self = shared_from_this()](error_code failure) { self->shook_hands(failure); });
   }
 
   // A request is short: nothing is worth waiting for.
   void wind_down() override { abort(); }
   void abort() override {
     asio::post(stream_.get_executor(), [self = shared_from_this()] {
-      self->ending_ = true;
-      self->stream_.close();
+      if (!std::exchange(self->ending_, true)) self->stream_.close();
     });
   }
 
  private:
   using request_parser = http::request_parser<http::string_body>;
 
+  void shook_hands(error_code problem) {
+    if (ending_) return;
+    if (!problem) return read_next();
+    // http:// to the port of https://
+    if (problem.category() != asio::error::get_ssl_category() ||
+        ERR_GET_REASON(static_cast<unsigned long>(problem.value())) != SSL_R_HTTP_REQUEST) {
+      return stream_.close();
+    }
+    stream_.drop_tls();
+    refuse(errc::protocol, "this port speaks TLS: use https:// or wss://");
+  }
+
+  // From now on for one step: the handshake, a request to arrive, its answer to leave.
+  void limit_time() {
+    limit_.expires_after(hub_->beat.exchange);
+    limit_.async_wait([weak = weak_from_this()](error_code cancelled) {
+      const auto self = weak.lock();
+      // A wait that expired just before it was set anew arrives all the same.
+      if (!self || self->ending_ || cancelled || steady::now() < self->limit_.expiry()) return;
+      self->stream_.close();
+    });
+  }
+
   void read_next() {
     parser_.emplace();
     parser_->header_limit(header_limit);
     parser_->body_limit(body_limit);
-    stream_.expires_after(exchange_timeout);
+    limit_time();
     http::async_read(
         stream_, buffer_, *parser_,
         [self = shared_from_this()](error_code problem, std::size_t) { self->got(problem); });
@@ -93,7 +123,8 @@ class http_connection final : public peer, public std::enable_shared_from_this<h
                                                  "' is not this gateway; use " + door_.address);
     }
     const auto origin = request.find(http::field::origin);
-    if (origin != request.end() && !origin_allowed(view(origin->value()), view(host->value()))) {
+    if (origin != request.end() &&
+        !origin_allowed(view(origin->value()), view(host->value()), door_.secure)) {
       return refuse(errc::permission_denied, "pages of another origin may not use this gateway");
     }
     route(request);
@@ -120,10 +151,13 @@ class http_connection final : public peer, public std::enable_shared_from_this<h
   void route(const http_request& request) {
     const auto path = path_of(view(request.target()));
     if (!path) return refuse(errc::invalid_argument, "request target must be a path");
-    if (request.method() != http::verb::get) {
+    const bool takes_post = *path == "/v1/ticket" && hub_->callbacks.opened;
+    if (request.method() != (takes_post ? http::verb::post : http::verb::get)) {
+      allowed_ = takes_post ? "POST" : "GET";
       return refuse(http::status::method_not_allowed, errc::invalid_argument,
-                    "only GET is allowed here");
+                    "only " + allowed_ + " is allowed here");
     }
+    if (takes_post) return give_ticket(request);
     if (*path == "/v1/ws" && hub_->callbacks.opened) return upgrade(request);
     if (*path == "/v1/peer" && hub_->callbacks.peer_opened) return upgrade_peer(request);
     if (auto answer = hub_->callbacks.get(*path))
@@ -141,23 +175,50 @@ class http_connection final : public peer, public std::enable_shared_from_this<h
 
   void upgrade_peer(const http_request& request) {
     if (!is_upgrade(request)) return;
-    stream_.expires_never();
-    serve_websocket(hub_, stream_.release_socket(), std::move(place_), parser_->release(),
-                    {{}, peer_}, hub_->callbacks.peer_opened, peer_traffic);
+    hand_over({{}, peer_, {}}, hub_->callbacks.peer_opened, peer_traffic);
   }
 
   void upgrade(const http_request& request) {
     if (!is_upgrade(request)) return;
+    auto who = identify(request);
+    if (!who) return refuse(errc::unauthenticated, who.error());
+    hand_over({std::move(who->principal), peer_, std::move(who->key_id)}, hub_->callbacks.opened,
+              client_traffic(hub_->beat));
+  }
+
+  /// The end of this phase.
+  void hand_over(connection_info info, session_opened opened, const traffic& t) {
+    limit_.cancel();
+    ending_ = true;
+    serve_websocket(hub_, std::move(stream_), std::move(place_), parser_->release(),
+                    std::move(info), std::move(opened), t);
+  }
+
+  /// By the key or, without one, by the ticket of a browser; else why not.
+  tl::expected<auth::identity, std::string> identify(const http_request& request) {
+    auto& gate = *hub_->callbacks.gate;
+    const auto no = [](std::string why) { return tl::unexpected<std::string>(std::move(why)); };
+    if (const auto key = bearer_token(view(request[http::field::authorization]))) {
+      if (auto who = gate.by_key(*key)) return *std::move(who);
+      return no("this API key is not known");
+    }
+    const auto ticket = ticket_of(view(request[http::field::sec_websocket_protocol]));
+    if (!ticket) return no("send 'Authorization: Bearer <API key>', or a ticket as subprotocol");
+    if (auto who = gate.by_ticket(*ticket)) return *std::move(who);
+    return no("this ticket is not known, was used or is over");
+  }
+
+  void give_ticket(const http_request& request) {
     const auto key = bearer_token(view(request[http::field::authorization]));
-    auto principal = key ? hub_->callbacks.authenticate(*key) : std::nullopt;
-    if (!principal) {
+    const auto who = key ? hub_->callbacks.gate->by_key(*key) : std::nullopt;
+    if (!who) {
       return refuse(errc::unauthenticated,
                     key ? "this API key is not known" : "send 'Authorization: Bearer <API key>'");
     }
-    stream_.expires_never();
-    serve_websocket(hub_, stream_.release_socket(), std::move(place_), parser_->release(),
-                    {std::move(*principal), peer_}, hub_->callbacks.opened,
-                    client_traffic(hub_->beat));
+    const auto ticket = hub_->callbacks.gate->new_ticket(*who);
+    if (!ticket) return refuse(ticket.error().code, ticket.error().message);
+    reply({200, "application/json", ticket_body(*ticket, auth::ticket_book::lifetime)},
+          request.keep_alive());
   }
 
   void refuse(errc code, std::string_view why) {
@@ -179,7 +240,7 @@ class http_connection final : public peer, public std::enable_shared_from_this<h
       response->set(http::field::www_authenticate, "Bearer");
     }
     if (answer.status == static_cast<unsigned>(http::status::method_not_allowed)) {
-      response->set(http::field::allow, "GET");
+      response->set(http::field::allow, allowed_);
     }
     if (answer.status == static_cast<unsigned>(http::status::upgrade_required)) {
       response->set(http::field::upgrade, "websocket");
@@ -187,7 +248,7 @@ class http_connection final : public peer, public std::enable_shared_from_this<h
     response->keep_alive(keep_alive);
     response->body() = std::move(answer.body);
     response->prepare_payload();
-    stream_.expires_after(exchange_timeout);
+    limit_time();
     http::async_write(
         stream_, *response,
         [self = shared_from_this(), response, keep_alive](error_code problem, std::size_t) {
@@ -201,19 +262,23 @@ class http_connection final : public peer, public std::enable_shared_from_this<h
   // (RFC 9112, 9.6): our side is shut, then what still comes is thrown away until the client closes
   // or time is up.
   void linger() {
-    error_code problem;
-    stream_.socket().shutdown(tcp::socket::shutdown_send, problem);
-    if (!problem) drain();
+    stream_.async_shut([self = shared_from_this()](error_code) {
+      if (self->ending_) return;
+      error_code problem;
+      self->stream_.tcp_socket().shutdown(tcp::socket::shutdown_send, problem);
+      if (!problem) self->drain();
+    });
   }
 
   void drain() {
     buffer_.clear();
-    stream_.async_read_some(buffer_.prepare(drain_piece),
-                            [self = shared_from_this()](error_code problem, std::size_t n) {
-                              self->drained_ += n;
-                              if (problem || self->ending_ || self->drained_ > drain_limit) return;
-                              self->drain();
-                            });
+    stream_.tcp_socket().async_read_some(
+        buffer_.prepare(drain_piece),
+        [self = shared_from_this()](error_code problem, std::size_t n) {
+          self->drained_ += n;
+          if (problem || self->ending_ || self->drained_ > drain_limit) return;
+          self->drain();
+        });
   }
 
   static constexpr std::size_t drain_piece = 4096;
@@ -222,20 +287,22 @@ class http_connection final : public peer, public std::enable_shared_from_this<h
   const std::shared_ptr<hub> hub_;
   hub_place place_;
   const bool over_limit_;
-  beast::basic_stream<tcp, executor, beast::unlimited_rate_policy> stream_;
+  wire stream_;
+  timer limit_;
   beast::flat_buffer buffer_{header_limit + body_limit};
   std::optional<request_parser> parser_;
   local_door door_;
   std::string peer_;
+  std::string allowed_ = "GET";  // where something else was tried
   std::size_t drained_ = 0;
-  bool ending_ = false;
+  bool ending_ = false;  // aborted, or handed on: the wire is not ours any more
 };
 
 }  // namespace
 
-void serve_http(std::shared_ptr<hub> h, socket s, hub::admission admitted) {
-  auto on = s.get_executor();
-  auto connection = std::make_shared<http_connection>(std::move(h), std::move(s), admitted);
+void serve_http(std::shared_ptr<hub> h, wire w, hub::admission admitted) {
+  auto on = w.get_executor();
+  auto connection = std::make_shared<http_connection>(std::move(h), std::move(w), admitted);
   asio::post(on, [connection] { connection->start(); });
 }
 

@@ -21,6 +21,10 @@
 
 #include "net/listener.hpp"
 
+namespace boost::asio::ssl {
+class context;
+}
+
 namespace dsec::net {
 
 namespace asio = boost::asio;
@@ -46,6 +50,12 @@ class hub {
 
   hub(const base::gateway_config& config, listener_callbacks callbacks, const heartbeat& beat)
       : callbacks(std::move(callbacks)), beat(beat), max_connections_(config.max_connections) {}
+
+  /// What new connections begin with; empty: no TLS.
+  void set_certificate(std::shared_ptr<asio::ssl::context> c);
+  std::shared_ptr<asio::ssl::context> certificate();
+
+  void set_max_connections(std::size_t n);
 
   asio::io_context context;
   /// Large messages become text, and are made of it, here: meanwhile the I/O threads serve others.
@@ -78,8 +88,9 @@ class hub {
 
   std::vector<std::shared_ptr<peer>> present();
 
-  const std::size_t max_connections_;
   std::mutex mutex_;
+  std::size_t max_connections_;
+  std::shared_ptr<asio::ssl::context> certificate_;
   std::condition_variable emptied_;
   std::unordered_map<id, std::weak_ptr<peer>> peers_;
   id next_ = 1;
@@ -103,9 +114,5 @@ class hub_place {
   std::shared_ptr<hub> hub_;
   hub::id who_;
 };
-
-/// Serves HTTP on a fresh socket; an upgrade hands the socket on to serve_websocket
-/// (ws_session.hpp).
-void serve_http(std::shared_ptr<hub> h, socket s, hub::admission admitted);
 
 }  // namespace dsec::net

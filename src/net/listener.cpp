@@ -12,7 +12,8 @@
 #include <vector>
 
 #include "base/log.hpp"
-#include "net/hub.hpp"
+#include "net/tls.hpp"
+#include "net/wire.hpp"
 
 namespace dsec::net {
 
@@ -46,6 +47,21 @@ std::vector<std::shared_ptr<peer>> hub::present() {
     if (auto p = weak.lock()) out.push_back(std::move(p));
   }
   return out;
+}
+
+void hub::set_certificate(std::shared_ptr<asio::ssl::context> c) {
+  const std::lock_guard lock(mutex_);
+  certificate_ = std::move(c);
+}
+
+std::shared_ptr<asio::ssl::context> hub::certificate() {
+  const std::lock_guard lock(mutex_);
+  return certificate_;
+}
+
+void hub::set_max_connections(std::size_t n) {
+  const std::lock_guard lock(mutex_);
+  max_connections_ = n;
 }
 
 void hub::close_door() {
@@ -87,21 +103,23 @@ std::size_t io_threads() {
 
 class tcp_listener final : public listener {
  public:
-  explicit tcp_listener(std::shared_ptr<hub> h)
-      : hub_(std::move(h)),
+  tcp_listener(const base::gateway_config& config, std::shared_ptr<hub> h)
+      : config_(config),
+        hub_(std::move(h)),
         strand_(hub_->context.get_executor()),
         acceptor_(strand_),
         pause_(strand_) {}
   ~tcp_listener() override { stop(); }
 
-  base::result<void> open(const base::gateway_config& config) {
+  base::result<void> open() {
+    DSEC_CHECK(reload_certificate());
     error_code problem;
-    const auto address = asio::ip::make_address(config.bind, problem);
+    const auto address = asio::ip::make_address(config_.bind, problem);
     if (problem) {
-      return fail(errc::invalid_argument, "gateway.bind '" + config.bind +
+      return fail(errc::invalid_argument, "gateway.bind '" + config_.bind +
                                               "' is not an IP address; use one like 127.0.0.1");
     }
-    const tcp::endpoint where(address, config.port);
+    const tcp::endpoint where(address, config_.port);
     acceptor_.open(where.protocol(), problem);
     // Without this a restart would wait for the last run's connections in TIME_WAIT; a listening
     // socket of somebody else still keeps us out (socket(7)).
@@ -110,8 +128,10 @@ class tcp_listener final : public listener {
     if (!problem) acceptor_.listen(asio::socket_base::max_listen_connections, problem);
     if (problem) {
       return fail(error{errc::io,
-                        "cannot listen on " + config.bind + ":" + std::to_string(config.port) +
-                            "; choose another gateway.port or stop what uses it",
+                        "cannot listen on " + config_.bind + ":" + std::to_string(config_.port) +
+                            "; choose another gateway.port, or stop what uses it: `ss -ltnp sport "
+                            "= :" +
+                            std::to_string(config_.port) + "` names it",
                         problem.value()});
     }
     close_on_exec(acceptor_);
@@ -125,6 +145,14 @@ class tcp_listener final : public listener {
   }
 
   [[nodiscard]] std::uint16_t port() const override { return hub_->port; }
+
+  base::result<void> reload_certificate() override {
+    DSEC_TRY(auto certificate, load_tls(config_));
+    hub_->set_certificate(std::move(certificate));
+    return {};
+  }
+
+  void set_max_connections(std::uint32_t n) override { hub_->set_max_connections(n); }
 
   void stop() override {
     const std::lock_guard lock(stopping_);
@@ -174,9 +202,11 @@ class tcp_listener final : public listener {
   }
 
   void admit(socket s) {
-    if (const auto admitted = hub_->enter()) serve_http(hub_, std::move(s), *admitted);
+    if (const auto admitted = hub_->enter())
+      serve_http(hub_, wire(std::move(s), hub_->certificate()), *admitted);
   }
 
+  const base::gateway_config config_;
   std::shared_ptr<hub> hub_;
   executor strand_;  // of the two below
   asio::basic_socket_acceptor<tcp, executor> acceptor_;
@@ -190,9 +220,9 @@ class tcp_listener final : public listener {
 base::result<std::unique_ptr<listener>> listener::start(const base::gateway_config& config,
                                                         listener_callbacks callbacks,
                                                         const heartbeat& beat) {
-  auto out =
-      std::make_unique<tcp_listener>(std::make_shared<hub>(config, std::move(callbacks), beat));
-  DSEC_CHECK(out->open(config));
+  auto out = std::make_unique<tcp_listener>(
+      config, std::make_shared<hub>(config, std::move(callbacks), beat));
+  DSEC_CHECK(out->open());
   out->run();
   return out;
 }

@@ -11,6 +11,7 @@
 #include <string>
 #include <string_view>
 
+#include "auth/gate.hpp"
 #include "base/config.hpp"
 #include "base/result.hpp"
 #include "proto/frame.hpp"
@@ -38,6 +39,8 @@ class ws_session {
   virtual void close(std::string reason) = 0;
   /// Of a peer: it has proven who it is, and may send messages of full size.
   virtual void trust() {}
+  /// The same, with the close code that says that the API key is good no longer.
+  virtual void expel(std::string reason) = 0;
 };
 
 struct session_handler {
@@ -50,8 +53,9 @@ struct session_handler {
 };
 
 struct connection_info {
-  std::string principal;  // whom the API key belongs to
-  std::string peer;       // address:port
+  std::string principal;    // whom the API key belongs to
+  std::string peer;         // address:port
+  std::string key_id = {};  // of the API key
 };
 
 struct http_answer {
@@ -61,8 +65,8 @@ struct http_answer {
 };
 
 struct listener_callbacks {
-  /// The principal of an API key, or nullopt. Constant-time comparison is the callee's business.
-  std::function<std::optional<std::string>(std::string_view api_key)> authenticate;
+  /// Asked for every upgrade and ticket.
+  std::shared_ptr<auth::gate> gate;
   /// A WebSocket at /v1/ws was accepted. Nothing is read before the first grant(). Empty: there is
   /// no such path.
   std::function<session_handler(std::shared_ptr<ws_session>, connection_info)> opened;
@@ -78,16 +82,22 @@ struct heartbeat {
   std::chrono::milliseconds ping{10'000};      // of silence, then the client is asked for a sign
   std::chrono::milliseconds silence{30'000};   // no sign of life
   std::chrono::milliseconds message{300'000};  // signs of life, but nothing whole
+  std::chrono::milliseconds exchange{10'000};  // a TLS handshake, a request on its way, an answer
 };
 
 class listener {
  public:
-  /// Binds and starts serving. errc::io with the address when the port is taken.
+  /// Binds and starts serving. errc::io with the address when the port is taken; a certificate that
+  /// cannot be used is an error that names the file.
   static base::result<std::unique_ptr<listener>> start(const base::gateway_config& config,
                                                        listener_callbacks callbacks,
                                                        const heartbeat& beat = {});
   virtual ~listener() = default;
   [[nodiscard]] virtual std::uint16_t port() const = 0;
+  /// Reads certificate and key again. New connections get them; when that fails, the old ones.
+  virtual base::result<void> reload_certificate() = 0;
+  /// Of new connections.
+  virtual void set_max_connections(std::uint32_t n) = 0;
   /// Stops accepting, closes all sessions, joins the threads.
   virtual void stop() = 0;
 };

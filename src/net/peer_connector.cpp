@@ -75,8 +75,9 @@ class attempt final : public peer, public std::enable_shared_from_this<attempt> 
     // Boost.Asio opens sockets without O_CLOEXEC: a process that we start would keep it.
     ::fcntl(socket_.native_handle(), F_SETFD, FD_CLOEXEC);
     socket_.set_option(tcp::no_delay(true), problem);
-    open_websocket(hub_, std::move(socket_), std::move(place_), to_.text(), "/v1/peer",
-                   {{}, to_.text()}, std::move(opened_), std::move(failed_), peer_traffic);
+    open_websocket(hub_, wire(std::move(socket_), nullptr), std::move(place_), to_.text(),
+                   "/v1/peer", {{}, to_.text(), {}}, std::move(opened_), std::move(failed_),
+                   peer_traffic);
   }
 
   std::shared_ptr<hub> hub_;

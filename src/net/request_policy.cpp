@@ -63,17 +63,38 @@ bool is_loopback(std::string_view host) {
          host.find_first_not_of("0123456789.") == std::string_view::npos;
 }
 
+/// The first of a comma-separated list that `wanted` takes; empty when there is none.
+template <class Predicate>
+std::string_view first_of(std::string_view list, Predicate wanted) {
+  while (!list.empty()) {
+    const auto end = std::min(list.find(','), list.size());
+    auto item = list.substr(0, end);
+    list.remove_prefix(std::min(end + 1, list.size()));
+    item.remove_prefix(std::min(item.find_first_not_of(" \t"), item.size()));
+    item = item.substr(0, item.find_last_not_of(" \t") + 1);
+    if (wanted(item)) return item;
+  }
+  return {};
+}
+
+constexpr std::string_view subprotocol = "dsec", ticket_prefix = "dsec.ticket.";
+
+bool is_ticket(std::string_view offered) {
+  return offered.size() > ticket_prefix.size() && offered.starts_with(ticket_prefix);
+}
+
 }  // namespace
 
 bool host_allowed(std::string_view host, const local_door& door) {
-  constexpr std::uint16_t http_port = 80;
+  const std::uint16_t usual_port = door.secure ? 443 : 80;
   const auto parsed = parse_authority(host);
-  if (!parsed || parsed->port.value_or(http_port) != door.port) return false;
-  return is_loopback(parsed->host) || parsed->host == lowered(door.address);
+  if (!parsed || parsed->port.value_or(usual_port) != door.port) return false;
+  return is_loopback(parsed->host) || parsed->host == lowered(door.address) ||
+         (door.certified && door.certified(parsed->host));
 }
 
-bool origin_allowed(std::string_view origin, std::string_view host) {
-  constexpr std::string_view scheme = "http://";
+bool origin_allowed(std::string_view origin, std::string_view host, bool secure) {
+  const std::string_view scheme = secure ? "https://" : "http://";
   if (origin.size() < scheme.size() ||
       !equal_ignoring_case(origin.substr(0, scheme.size()), scheme)) {
     return false;
@@ -133,6 +154,22 @@ unsigned http_status(base::errc code) {
       break;
   }
   return 500;
+}
+
+std::optional<std::string_view> ticket_of(std::string_view offered) {
+  const auto found = first_of(offered, is_ticket);
+  if (found.empty()) return std::nullopt;
+  return found.substr(ticket_prefix.size());
+}
+
+std::string_view chosen_subprotocol(std::string_view offered) {
+  const auto own = first_of(offered, [](std::string_view item) { return item == subprotocol; });
+  return own.empty() ? first_of(offered, is_ticket) : own;
+}
+
+std::string ticket_body(std::string_view ticket, std::chrono::seconds lifetime) {
+  const nlohmann::json body = {{"ticket", ticket}, {"expiresInSeconds", lifetime.count()}};
+  return body.dump() + "\n";
 }
 
 std::string error_body(base::errc code, std::string_view message) {

@@ -3,7 +3,9 @@
 // thread; nothing here can fail.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -16,21 +18,34 @@ namespace dsec::net {
 struct local_door {
   std::string address;  // literal of the accepted socket's own end, e.g. "127.0.0.1" or "::1"
   std::uint16_t port = 0;
+  bool secure = false;  // TLS
+  /// Whether the door's certificate is for a name; no page can have one for a name of its own.
+  std::function<bool(const std::string& host)> certified = {};
 };
 
-/// Host must name this very door: a loopback name or the address the connection was accepted on,
-/// with our port. A page whose name was rebound to 127.0.0.1 still sends its own name here, and is
-/// refused.
+/// Host must name this very door: a loopback name, the address the connection was accepted on or a
+/// name of its certificate, with our port. A page whose name was rebound to 127.0.0.1 still sends
+/// its own name here, and is refused.
 bool host_allowed(std::string_view host, const local_door& door);
 
-/// Origin must be the page of this very host ("http://" + Host), in whatever case.
-bool origin_allowed(std::string_view origin, std::string_view host);
+/// Origin must be the page of this very host ("http://" + Host, "https://" with TLS), in whatever
+/// case.
+bool origin_allowed(std::string_view origin, std::string_view host, bool secure = false);
 
 /// KEY of "Bearer KEY"; nullopt for any other scheme or an empty key.
 std::optional<std::string_view> bearer_token(std::string_view authorization);
 
 /// The status of an HTTP answer that is this error (docs/errors.md).
 unsigned http_status(base::errc code);
+
+/// TICKET of "dsec.ticket.TICKET" among the subprotocols that a client offers.
+std::optional<std::string_view> ticket_of(std::string_view offered);
+
+/// Which of them the server answers with: "dsec", else the ticket; empty when neither is there.
+std::string_view chosen_subprotocol(std::string_view offered);
+
+/// {"ticket":…,"expiresInSeconds":…}
+std::string ticket_body(std::string_view ticket, std::chrono::seconds lifetime);
 
 /// {"error":{"code":…,"message":…,"retryable":…}}
 std::string error_body(base::errc code, std::string_view message);

@@ -19,13 +19,13 @@
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/post.hpp>
-#include <boost/beast/core/bind_handler.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/websocket/stream.hpp>
 #include <deque>
 #include <optional>
 
 #include "base/text.hpp"
+#include "net/request_policy.hpp"
 #include "proto/peer.hpp"
 
 namespace dsec::net {
@@ -46,19 +46,8 @@ constexpr std::size_t small_frame_bytes = 64U << 10U;  // not counted: credit bo
 constexpr std::size_t large_text_bytes = 256U << 10U;  // a millisecond or more to read or write
 constexpr std::size_t max_reason_bytes = 123;          // RFC 6455, 5.5
 
-// Beast ends a connection by waiting, without a limit, for the client to close it too. Ours only
-// says that nothing more comes; the session then decides how long to wait.
-class ws_socket : public socket {
- public:
-  explicit ws_socket(socket s) : socket(std::move(s)) {}
-
-  template <class Handler>
-  friend void async_teardown(beast::role_type, ws_socket& s, Handler&& done) {
-    error_code problem;
-    s.shutdown(tcp::socket::shutdown_send, problem);
-    asio::post(s.get_executor(), beast::bind_front_handler(std::forward<Handler>(done), problem));
-  }
-};
+// 4000 and up are for applications (RFC 6455, 7.4.2); docs/protocol.md.
+constexpr auto key_revoked = static_cast<close_code>(4401);
 
 class session final : public ws_session, public peer, public std::enable_shared_from_this<session> {
   enum class state { opening, open, closing, dead };
@@ -90,15 +79,15 @@ class session final : public ws_session, public peer, public std::enable_shared_
   }
 
  public:
-  session(std::shared_ptr<hub> h, socket s, hub_place place, connection_info info,
+  session(std::shared_ptr<hub> h, wire w, hub_place place, connection_info info,
           session_opened opened, const traffic& t)
       : hub_(std::move(h)),
         place_(std::move(place)),
         info_(std::move(info)),
         opened_(std::move(opened)),
         traffic_(t),
-        strand_(s.get_executor()),
-        stream_(std::in_place, ws_socket(std::move(s))),
+        strand_(w.get_executor()),
+        stream_(std::in_place, std::move(w)),
         timer_(strand_),
         encoding_(t.fixed) {}
 
@@ -120,6 +109,7 @@ class session final : public ws_session, public peer, public std::enable_shared_
   void start(http_request upgrade) {
     place_.attach(weak_from_this());
     configure();
+    choose_subprotocol(upgrade);
     auto request = std::make_shared<http_request>(std::move(upgrade));
     stream_->async_accept(
         *request, operation([request](session& s, error_code problem) { s.accepted(problem); }));
@@ -179,6 +169,12 @@ class session final : public ws_session, public peer, public std::enable_shared_
     on_strand([](session& s) { s.stream_->read_message_max(s.traffic_.message); });
   }
 
+  void expel(std::string reason) override {
+    const std::lock_guard lock(mutex_);
+    refusing_ = true;
+    on_strand([reason = std::move(reason)](session& s) { s.begin_close(key_revoked, reason); });
+  }
+
   void wind_down() override {
     const std::lock_guard lock(mutex_);
     on_strand([](session& s) { s.begin_close(close_code::going_away, "the gateway is stopping"); });
@@ -190,18 +186,27 @@ class session final : public ws_session, public peer, public std::enable_shared_
   }
 
  private:
+  void choose_subprotocol(const http_request& upgrade) {
+    const beast::string_view offered = upgrade[beast::http::field::sec_websocket_protocol];
+    std::string subprotocol(chosen_subprotocol({offered.data(), offered.size()}));
+    stream_->set_option(websocket::stream_base::decorator(
+        [subprotocol = std::move(subprotocol)](websocket::response_type& response) {
+          response.set(beast::http::field::server, "dsecd");
+          // A browser gives up when none of those that it has offered comes back.
+          if (!subprotocol.empty())
+            response.set(beast::http::field::sec_websocket_protocol, subprotocol);
+        }));
+  }
+
   void configure() {
     const int limit = unsent_limit_ms;
     // Best effort: without it a shut window is held until the queue overflows.
-    ::setsockopt(stream_->next_layer().native_handle(), IPPROTO_TCP, TCP_USER_TIMEOUT, &limit,
-                 sizeof limit);
+    ::setsockopt(stream_->next_layer().tcp_socket().native_handle(), IPPROTO_TCP, TCP_USER_TIMEOUT,
+                 &limit, sizeof limit);
     // Beast's idle timer would be re-armed on every message and runs out while no credit lets us
     // read: watch() does its work.
     stream_->set_option(
         websocket::stream_base::timeout{close_patience, websocket::stream_base::none(), false});
-    stream_->set_option(websocket::stream_base::decorator([](websocket::response_type& response) {
-      response.set(beast::http::field::server, "dsecd");
-    }));
     stream_->control_callback(
         [this](websocket::frame_type, beast::string_view) { heard_ = steady::now(); });
     stream_->binary(true);
@@ -414,10 +419,11 @@ class session final : public ws_session, public peer, public std::enable_shared_
   void drain() {
     buffer_.clear();
     const auto enough = buffer_.prepare(idle_buffer_bytes);
-    stream_->next_layer().async_read_some(enough, operation([](session& s, error_code problem) {
-                                            if (problem) return s.die();
-                                            if (s.state_ == state::closing) s.drain();
-                                          }));
+    stream_->next_layer().tcp_socket().async_read_some(
+        enough, operation([](session& s, error_code problem) {
+          if (problem) return s.die();
+          if (s.state_ == state::closing) s.drain();
+        }));
   }
 
   void die() {
@@ -430,8 +436,7 @@ class session final : public ws_session, public peer, public std::enable_shared_
       dropped.swap(queue_);
     }
     timer_.cancel();
-    error_code ignored;
-    stream_->next_layer().close(ignored);
+    stream_->next_layer().close();
   }
 
   void settle() {
@@ -484,7 +489,7 @@ class session final : public ws_session, public peer, public std::enable_shared_
     if (reads || writing_.empty()) return reads;
     ::tcp_info info{};
     ::socklen_t size = sizeof info;
-    const int fd = stream_->next_layer().native_handle();
+    const int fd = stream_->next_layer().tcp_socket().native_handle();
     return ::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 &&
            std::chrono::milliseconds(info.tcpi_last_ack_recv) < traffic_.beat.ping;
   }
@@ -497,7 +502,7 @@ class session final : public ws_session, public peer, public std::enable_shared_
 
   // Of the strand.
   const executor strand_;
-  std::optional<websocket::stream<ws_socket, false>> stream_;  // false: no permessage-deflate
+  std::optional<websocket::stream<wire, false>> stream_;  // false: no permessage-deflate
   timer timer_;
   state state_ = state::opening;
   int pending_ = 0;
@@ -540,17 +545,17 @@ const traffic peer_traffic{proto::max_peer_hello_bytes,
                            encoding::binary,
                            {2000ms, 8000ms, 300'000ms}};
 
-void serve_websocket(std::shared_ptr<hub> h, socket s, hub_place place, http_request upgrade,
+void serve_websocket(std::shared_ptr<hub> h, wire w, hub_place place, http_request upgrade,
                      connection_info info, session_opened opened, const traffic& t) {
-  auto made = std::make_shared<session>(std::move(h), std::move(s), std::move(place),
+  auto made = std::make_shared<session>(std::move(h), std::move(w), std::move(place),
                                         std::move(info), std::move(opened), t);
   made->start(std::move(upgrade));
 }
 
-void open_websocket(std::shared_ptr<hub> h, socket s, hub_place place, std::string host,
+void open_websocket(std::shared_ptr<hub> h, wire w, hub_place place, std::string host,
                     std::string path, connection_info info, session_opened opened,
                     std::function<void(base::error)> failed, const traffic& t) {
-  auto made = std::make_shared<session>(std::move(h), std::move(s), std::move(place),
+  auto made = std::make_shared<session>(std::move(h), std::move(w), std::move(place),
                                         std::move(info), std::move(opened), t);
   made->connect(host, path, std::move(failed));
 }

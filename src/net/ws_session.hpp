@@ -7,7 +7,7 @@
 #include <string>
 
 #include "net/encoding.hpp"
-#include "net/hub.hpp"
+#include "net/wire.hpp"
 
 namespace dsec::net {
 
@@ -28,13 +28,13 @@ traffic client_traffic(const heartbeat& beat);
 /// (proto/peer.hpp). One that is gone without a word is given up in a few seconds.
 extern const traffic peer_traffic;
 
-/// Answers the upgrade and serves the session. Call on the socket's strand.
-void serve_websocket(std::shared_ptr<hub> h, socket s, hub_place place, http_request upgrade,
+/// Answers the upgrade and serves the session. Call on the wire's strand.
+void serve_websocket(std::shared_ptr<hub> h, wire w, hub_place place, http_request upgrade,
                      connection_info info, session_opened opened, const traffic& t);
 
 /// Asks for the upgrade to `path` and serves the session; `failed` says why there is none. Call on
-/// the socket's strand.
-void open_websocket(std::shared_ptr<hub> h, socket s, hub_place place, std::string host,
+/// the wire's strand.
+void open_websocket(std::shared_ptr<hub> h, wire w, hub_place place, std::string host,
                     std::string path, connection_info info, session_opened opened,
                     std::function<void(base::error)> failed, const traffic& t);
 

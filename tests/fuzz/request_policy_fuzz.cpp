@@ -1,4 +1,5 @@
-// Header values of any bytes: Host, Origin, Authorization and a target, one per line of the input.
+// Header values of any bytes: Host, Origin, Authorization, a target and subprotocols, one per line
+// of the input.
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -10,7 +11,7 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   std::string_view rest(reinterpret_cast<const char*>(data), size);
-  std::array<std::string_view, 4> line;
+  std::array<std::string_view, 5> line;
   for (auto& one : line) {
     const auto end = std::min(rest.find('\n'), rest.size());
     one = rest.substr(0, end);
@@ -25,6 +26,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (key && (key->empty() || key->front() == ' ')) std::abort();
   const auto path = path_of(line[3]);
   if (path && (path->empty() || path->front() != '/')) std::abort();
+  const auto chosen = chosen_subprotocol(line[4]);
+  if (line[4].find(chosen) == std::string_view::npos) std::abort();
+  if (const auto ticket = ticket_of(line[4]); ticket && (ticket->empty() || chosen.empty()))
+    std::abort();
   const std::string body = error_body(dsec::base::errc::invalid_argument, rest);
   if (body.empty() || dsec::base::shown(rest, 123).size() > 123) std::abort();
   return 0;

@@ -84,3 +84,13 @@ def test_a_key_with_a_line_break_cannot_forge_a_header(state, monkeypatch):
 
 def test_the_key_is_not_shown():
     assert "secret" not in repr(_config.Endpoint("ws://h", "secret"))
+
+
+def test_ca_comes_from_the_call_or_the_environment(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("DSEC_URL", "wss://h:1")
+    monkeypatch.setenv("DSEC_API_KEY", "k")
+    monkeypatch.delenv("DSEC_CA", raising=False)
+    assert _config.resolve().ca is None
+    monkeypatch.setenv("DSEC_CA", "/env.pem")
+    assert _config.resolve().ca == "/env.pem"
+    assert _config.resolve(ca=Path("/call.pem")).ca == "/call.pem"

@@ -8,6 +8,7 @@
 
 using namespace dsec::test;
 using namespace std::chrono_literals;
+namespace actors = dsec::actors;
 namespace fake = dsec::fake;
 namespace proto = dsec::proto;
 
@@ -45,6 +46,36 @@ TEST_CASE("hello comes first, then ping goes all the way") {
   client alice(node, "alice");
   CHECK(decode(alice.session->sent.at(0)).kind == "hello");
   CHECK(alice.call([](auto r) { r.getBody().setPing(); }).kind == "pong");
+}
+
+TEST_CASE("a revoked key ends its connections, mid-request, and no others") {
+  node_fixture node;
+  client alice(node, "alice"), bob(node, "bob");
+  const auto id = node.running_sandbox(alice);
+  const auto others = node.running_sandbox(bob);
+  node.start->held = true;
+  const auto creating = alice.ask(create());
+  alice.call(write_file(id, "/a", "content"));
+  node.copy->held = true;
+  const auto reading = alice.ask(read_file(id, "/a"));
+  REQUIRE_FALSE(alice.got(reading));
+  caf::anon_send(node.slot->get(), actors::keys_revoked{{"k-alice", "k-unknown"}});
+  node.run();
+  CHECK(alice.got(reading)->code == "unauthenticated");
+  CHECK(alice.got(creating)->code == "unauthenticated");
+  CHECK(alice.session->expelled == std::vector<std::string>{"this API key was revoked"});
+  // Nothing is answered any more.
+  CHECK_FALSE(alice.got(alice.ask(get(id))));
+  node.start->held = node.copy->held = false;
+  node.run();
+  CHECK(bob.call(get(others)).phase == "running");
+  CHECK(bob.session->expelled.empty());
+  // What it did not hear of is withdrawn as if it had gone; what it had goes on.
+  CHECK(node.backend->host()->live() == 3);
+  node.advance(10s, 1s);
+  CHECK(node.backend->host()->live() == 2);
+  client again(node, "alice");
+  CHECK(again.call(get(id)).phase == "running");
 }
 
 TEST_CASE("a connection that does not say hello is closed with a reason") {

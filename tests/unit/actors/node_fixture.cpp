@@ -228,7 +228,7 @@ void client::reconnect(const std::function<void(proto::Hello::Builder)>& more) {
   if (handler_.closed) disconnect();
   session = std::make_shared<recording_session>();
   handler_ = actors::open_connection(node_.actor_system(), node_.connections(), session,
-                                     {principal_, "127.0.0.1:1"});
+                                     {principal_, "127.0.0.1:1", "k-" + principal_});
   node_.clients.push_back(this);
   node_.run();
   hello(more);
@@ -324,6 +324,7 @@ base::result<void> node_fixture::try_start_again() {
   backend = std::make_shared<fake::backend>(backend->host());
   worker = std::make_shared<actors::worker>();
   worker->config = config;
+  worker->live->take(config);
   worker->backend = backend;
   worker->start_pool = start;
   worker->kill_pool = kill;

@@ -57,6 +57,7 @@ class waiting_session final : public dsec::net::ws_session {
   bool queued_at_most(std::size_t) override { return true; }
   void grant(std::uint32_t) override {}
   void close(std::string) override {}
+  void expel(std::string) override {}
 
   answer next() {
     std::unique_lock lock(mutex_);
@@ -249,13 +250,11 @@ TEST_CASE("a node starts, answers over HTTP, and stops") {
   config.state = state.path;
   config.gateway.port = 0;
   const auto start = [&] {
-    return actors::start_node(
-        config,
-        {.backend = std::make_shared<fake::backend>(),
-         .images = dsec::fs::image_store(base::paths(state.path)),
-         .store = state.store(),
-         .authenticate = [](std::string_view) { return std::optional<std::string>("root"); },
-         .give_up = [](const std::string& why) { FAIL(why); }});
+    return actors::start_node(config, {.backend = std::make_shared<fake::backend>(),
+                                       .images = dsec::fs::image_store(base::paths(state.path)),
+                                       .store = state.store(),
+                                       .gate = std::make_shared<dsec::auth::gate>(),
+                                       .give_up = [](const std::string& why) { FAIL(why); }});
   };
   auto node = start();
   REQUIRE(node);
@@ -301,13 +300,11 @@ TEST_CASE("a node that leaves, or cannot start, leaves sandboxes to the next; st
   config.gateway.port = 0;
   const auto host = host_with_sandbox(state);
   const auto start = [&] {
-    return actors::start_node(
-        config,
-        {.backend = std::make_shared<fake::backend>(host),
-         .images = dsec::fs::image_store(base::paths(state.path)),
-         .store = state.store(),
-         .authenticate = [](std::string_view) { return std::optional<std::string>("root"); },
-         .give_up = [](const std::string& why) { FAIL(why); }});
+    return actors::start_node(config, {.backend = std::make_shared<fake::backend>(host),
+                                       .images = dsec::fs::image_store(base::paths(state.path)),
+                                       .store = state.store(),
+                                       .gate = std::make_shared<dsec::auth::gate>(),
+                                       .give_up = [](const std::string& why) { FAIL(why); }});
   };
   REQUIRE(host->live() == 1);
   auto node = start();
@@ -352,12 +349,11 @@ TEST_CASE("a take-over that takes longer than a lease costs no client its sandbo
          return {};
        }},
       {"l1", 1000});
-  auto node = actors::start_node(
-      config, {.backend = std::make_shared<fake::backend>(host),
-               .images = dsec::fs::image_store(base::paths(state.path)),
-               .store = state.store(),
-               .authenticate = [](std::string_view) { return std::optional<std::string>("root"); },
-               .give_up = [](const std::string& why) { FAIL(why); }});
+  auto node = actors::start_node(config, {.backend = std::make_shared<fake::backend>(host),
+                                          .images = dsec::fs::image_store(base::paths(state.path)),
+                                          .store = state.store(),
+                                          .gate = std::make_shared<dsec::auth::gate>(),
+                                          .give_up = [](const std::string& why) { FAIL(why); }});
   REQUIRE(node);
   CHECK(none_live_soon(*host));
   CHECK(std::chrono::steady_clock::now() - taken_over >= lease);

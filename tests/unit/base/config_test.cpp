@@ -68,6 +68,51 @@ TEST_CASE("uid ranges that run over the end or into each other are refused") {
   CHECK(error_of("[node]\naether_uid_base = 1000000500\n").find("overlaps") != std::string::npos);
 }
 
+TEST_CASE("without TLS only this host is listened to, unless that is said to be right") {
+  const std::string open = "[gateway]\nbind = '0.0.0.0'\n";
+  const auto refused = error_of(open);
+  for (const char* named :
+       {"gateway.bind '0.0.0.0'", "gateway.tls_cert", "gateway.allow_plaintext"})
+    CHECK(refused.find(named) != std::string::npos);
+  CHECK_FALSE(parse_config("[gateway]\nbind = '::'\n", "t"));
+  CHECK_FALSE(parse_config("[gateway]\nbind = '10.0.0.1'\n", "t"));
+  CHECK(parse_config("[gateway]\nbind = '127.9.9.9'\n", "t"));
+  CHECK(parse_config("[gateway]\nbind = '::1'\n", "t"));
+  CHECK(parse_config(open + "allow_plaintext = true\n", "t").value().gateway.allow_plaintext);
+  CHECK(parse_config(open + "tls_cert = 'a'\ntls_key = 'b'\n", "t"));
+}
+
+TEST_CASE("TLS takes certificate and key, and a version that is safe") {
+  CHECK(error_of("[gateway]\ntls_cert = 'a'\n").find("give both or none") != std::string::npos);
+  CHECK(error_of("[gateway]\ntls_min_version = '1.1'\n").find("\"1.2\" or \"1.3\"") !=
+        std::string::npos);
+  CHECK(error_of("[gateway]\nallow_plaintext = 1\n").find("true or false") != std::string::npos);
+}
+
+TEST_CASE("what may change while dsecd runs is told from what needs a restart") {
+  const dsec::base::config running;
+  CHECK(dsec::base::changed_keys(running, running).empty());
+  auto wanted = running;
+  wanted.log_level = "debug";
+  wanted.gateway.max_connections = 7;
+  wanted.gateway.port = 1;
+  wanted.gateway.tls_cert = "/a";
+  wanted.node.memory_overcommit = 1.0;
+  std::vector<std::pair<std::string, bool>> changes;
+  for (const auto& c : dsec::base::changed_keys(running, wanted))
+    changes.emplace_back(c.key, c.reloadable);
+  CHECK(changes == std::vector<std::pair<std::string, bool>>{{"log_level", true},
+                                                             {"gateway.port", false},
+                                                             {"gateway.max_connections", true},
+                                                             {"gateway.tls_cert", false},
+                                                             {"node.memory_overcommit", false}});
+  const auto taken = dsec::base::with_reloadable(running, wanted);
+  CHECK(taken.log_level == "debug");
+  CHECK(taken.gateway.max_connections == 7);
+  CHECK(taken.gateway.port == running.gateway.port);
+  CHECK(taken.gateway.tls_cert.empty());
+}
+
 TEST_CASE("text that is no TOML is refused with its line") {
   CHECK(error_of("a = 1\nb = = 2\n").find("test.toml:2:") == 0);
 }

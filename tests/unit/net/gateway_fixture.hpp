@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "auth/api_key.hpp"
 #include "net/listener.hpp"
 #include "proto/client.capnp.h"
 
@@ -76,6 +77,8 @@ class gateway_fixture {
   }
   [[nodiscard]] std::uint16_t port() const { return door->port(); }
 
+  std::shared_ptr<auth::gate> gate = std::make_shared<auth::gate>(
+      std::vector{auth::known_key{"k-test", "tester", auth::hash_of("right-key")}});
   std::unique_ptr<listener> door;
   std::optional<proto::frame> answer_malformed;  // then the session is closed
   std::optional<proto::frame> answer;            // to every message
@@ -84,10 +87,7 @@ class gateway_fixture {
  private:
   listener_callbacks callbacks() {
     return {
-        .authenticate = [](std::string_view key) -> std::optional<std::string> {
-          if (key == "right-key") return "tester";
-          return std::nullopt;
-        },
+        .gate = gate,
         .opened = [this](std::shared_ptr<ws_session> s,
                          connection_info info) { return record(std::move(s), std::move(info)); },
         .get = [](std::string_view path) -> std::optional<http_answer> {

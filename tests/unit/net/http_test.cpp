@@ -57,6 +57,34 @@ TEST_CASE("only GET is allowed") {
   CHECK(client.closed_by_peer());
 }
 
+TEST_CASE("a POST with a key gives tickets, as many as may be unused") {
+  gateway_fixture gateway;
+  const auto post = [&](raw_client& client, const std::string& lines) {
+    client.send("POST /v1/ticket HTTP/1.1\r\n" + host_line(gateway.port()) + lines +
+                "Content-Length: 0\r\n\r\n");
+    return client.response().value();
+  };
+  raw_client stranger(gateway.port()), wrong(gateway.port()), other(gateway.port());
+  CHECK(post(stranger, "").status == 401);
+  CHECK(post(wrong, "Authorization: Bearer wrong\r\n").status == 401);
+  CHECK(post(other, "Origin: http://evil.example\r\n").status == 403);
+  CHECK(raw_client(gateway.port()).get("/v1/ticket").status == 405);
+
+  raw_client client(gateway.port());
+  const std::string key = "Authorization: Bearer right-key\r\n";
+  const auto answer = post(client, key);
+  CHECK(answer.status == 200);
+  CHECK(answer.headers.at("cache-control") == "no-store");
+  const auto body = nlohmann::json::parse(answer.body);
+  CHECK(body["expiresInSeconds"] == 30);
+  CHECK(gateway.gate->by_ticket(body["ticket"].get<std::string>())->principal == "tester");
+  for (std::size_t i = 0; i < dsec::auth::ticket_book::most_of_a_key; ++i)
+    REQUIRE(post(client, key).status == 200);
+  const auto refused = post(client, key);
+  CHECK(refused.status == 503);
+  CHECK(error_code_of(refused) == "capacity");
+}
+
 TEST_CASE("a Host that is not ours is refused") {
   gateway_fixture gateway;
   for (const std::string& host :

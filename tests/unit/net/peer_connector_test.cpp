@@ -86,7 +86,7 @@ TEST_CASE("a link carries messages both ways, small ones until both trust each o
   base::gateway_config config;
   config.port = 0;
   auto door = listener::start(
-      config, {.authenticate = [](std::string_view) { return std::optional<std::string>(); },
+      config, {.gate = std::make_shared<dsec::auth::gate>(),
                .opened = {},
                .get = [](std::string_view) { return std::optional<http_answer>(); },
                .peer_opened = [&](auto s, const auto&) { return theirs.serve(std::move(s)); }});

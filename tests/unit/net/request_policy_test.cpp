@@ -62,3 +62,28 @@ TEST_CASE("a path is a target without its query") {
   CHECK_FALSE(path_of("http://127.0.0.1/healthz"));
   CHECK_FALSE(path_of("*"));
 }
+
+TEST_CASE("with TLS the origin is https, and names of the certificate are hosts") {
+  const local_door door{"10.1.2.3", 7070, true,
+                        [](const std::string& host) { return host == "gate.example"; }};
+  CHECK(host_allowed("GATE.example:7070", door));
+  CHECK_FALSE(host_allowed("gate.example:7071", door));
+  CHECK_FALSE(host_allowed("gate.example", door));
+  CHECK_FALSE(host_allowed("evil.example:7070", door));
+  CHECK(host_allowed("10.1.2.3", {"10.1.2.3", 443, true}));
+  CHECK(origin_allowed("https://gate.example:7070", "gate.example:7070", true));
+  CHECK_FALSE(origin_allowed("http://gate.example:7070", "gate.example:7070", true));
+  CHECK_FALSE(origin_allowed("https://evil.example", "gate.example:7070", true));
+}
+
+TEST_CASE("a ticket is found among the subprotocols, and one of them is answered") {
+  CHECK(ticket_of("dsec.ticket.abc") == "abc");
+  CHECK(ticket_of("dsec, \tdsec.ticket.abc ,x") == "abc");
+  for (const char* none : {"", "dsec", "dsec.ticket.", "dsec.ticket", "xdsec.ticket.abc", ",,"})
+    CHECK_FALSE(ticket_of(none));
+  CHECK(chosen_subprotocol("dsec, dsec.ticket.abc") == "dsec");
+  CHECK(chosen_subprotocol("dsec.ticket.abc,dsec") == "dsec");
+  CHECK(chosen_subprotocol("chat, dsec.ticket.abc") == "dsec.ticket.abc");
+  CHECK(chosen_subprotocol("chat").empty());
+  CHECK(chosen_subprotocol("").empty());
+}

@@ -56,6 +56,42 @@ TEST_CASE("an upgrade without a known key is a typed 401 and opens nothing") {
   CHECK(gateway.seen().empty());
 }
 
+TEST_CASE("a ticket opens one session for its principal, whatever the headers lack") {
+  gateway_fixture gateway;
+  const auto ticket = gateway.gate->new_ticket({"tester", "k-test"}).value();
+  const auto offer = "Sec-WebSocket-Protocol: dsec, dsec.ticket." + ticket + "\r\n";
+  const std::string upgrade =
+      "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+      "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n" +
+      offer;
+  raw_client client(gateway.port());
+  const auto answer = client.get("/v1/ws", upgrade);
+  CHECK(answer.status == 101);
+  CHECK(answer.headers.at("sec-websocket-protocol") == "dsec");
+  gateway.session();
+  CHECK(gateway.seen()[0].info.principal == "tester");
+  CHECK(gateway.seen()[0].info.key_id == "k-test");
+  const auto again = raw_client(gateway.port()).get("/v1/ws", upgrade);
+  CHECK(again.status == 401);
+  CHECK(again.body.find("this ticket") != std::string::npos);
+  CHECK(raw_client(gateway.port()).upgrade("wrong-key", offer) == 401);
+}
+
+TEST_CASE("a session that is expelled ends with the close code for it, after what is queued") {
+  gateway_fixture gateway;
+  raw_client client(gateway.port());
+  REQUIRE(client.upgrade("right-key") == 101);
+  gateway.session()->send(pong(7));
+  gateway.session()->expel("this API key was revoked");
+  const auto reply = client.frame();
+  REQUIRE(reply);
+  CHECK(reply->op == ws_frame::binary);
+  const auto closing = client.close_frame();
+  REQUIRE(closing);
+  CHECK(closing->close_code() == 4401);
+  CHECK(closing->close_reason() == "this API key was revoked");
+}
+
 TEST_CASE("an upgrade by a page of another origin is refused") {
   gateway_fixture gateway;
   CHECK(raw_client(gateway.port()).upgrade("right-key", "Origin: http://evil.example\r\n") == 403);

@@ -179,7 +179,8 @@ class DSecClient:
     """`client = DSecClient(); await client.open()`, or `async with DSecClient() as client:`.
 
     Address and key come from the arguments, else DSEC_URL and DSEC_API_KEY, else the state
-    directory.
+    directory. `ca` (or DSEC_CA) is a PEM file with the certificates that a wss:// server's must be
+    signed by, instead of those of this system.
 
     Sandboxes live by the client's lease: `lease_seconds` (None: the server's default) after its
     last connection is gone and no new one has come, those it has created and not detached end.
@@ -192,16 +193,17 @@ class DSecClient:
         *,
         state: str | os.PathLike[str] | None = None,
         lease_seconds: float | None = None,
+        ca: str | os.PathLike[str] | None = None,
     ) -> None:
         self._lease = make_lease(lease_seconds)
-        self._arguments = (url, api_key, state)
+        self._arguments = (url, api_key, state, ca)
         self._pool: Pool | None = None
         self._background: set[asyncio.Task[Any]] = set()
         self._finaliser: AsyncGenerator[None, None] | None = None
 
     @classmethod
     def _of(cls, endpoint: Endpoint) -> DSecClient:
-        return cls(endpoint.url, endpoint.api_key)
+        return cls(endpoint.url, endpoint.api_key, ca=endpoint.ca)
 
     async def open(self) -> None:
         """Connects and authenticates. Calling it again, also at the same time, is harmless."""

@@ -25,6 +25,8 @@ class Endpoint:
     url: str
     """ws:// or wss:// address of the WebSocket."""
     api_key: str
+    ca: str | None = None
+    """PEM file of the certificates that sign a wss:// server's; None: those of this system."""
 
     def __repr__(self) -> str:
         return f"Endpoint({self.url!r})"  # never the key
@@ -53,10 +55,13 @@ def make_lease(seconds: float | None) -> Lease:
 
 
 def resolve(
-    url: str | None = None, api_key: str | None = None, state: str | os.PathLike[str] | None = None
+    url: str | None = None,
+    api_key: str | None = None,
+    state: str | os.PathLike[str] | None = None,
+    ca: str | os.PathLike[str] | None = None,
 ) -> Endpoint:
-    """The endpoint to use. `DSEC_URL`, `DSEC_API_KEY` and `DSEC_STATE` stand in for what is not
-    given.
+    """The endpoint to use. `DSEC_URL`, `DSEC_API_KEY`, `DSEC_STATE` and `DSEC_CA` stand in for what
+    is not given.
 
     Naming a state directory in the call outranks the environment's address and key.
     """
@@ -68,7 +73,8 @@ def resolve(
         api_key = _read(directory / "api-key", "API key", "DSEC_API_KEY")
     if not api_key.isascii() or not api_key.isprintable():
         raise InvalidArgumentError("the API key holds characters that no key has")
-    return Endpoint(websocket_url(url), api_key)
+    ca = ca or os.environ.get("DSEC_CA")
+    return Endpoint(websocket_url(url), api_key, os.fspath(ca) if ca else None)
 
 
 def websocket_url(url: str) -> str:

@@ -25,6 +25,7 @@ from websockets.uri import parse_uri
 
 from ._codec import MAX_MESSAGE_BYTES
 from ._config import START_HINT, Endpoint
+from ._tls import tls_context, tls_error
 from .errors import (
     DSecError,
     InvalidArgumentError,
@@ -199,6 +200,10 @@ class WebSocket(asyncio.Protocol):
 def handshake_error(url: str, response: Response, cause: Exception) -> DSecError:
     """The typed error for an HTTP answer that is no upgrade."""
     status = response.status_code
+    if status == 400 and b"this port speaks TLS" in (response.body or b""):
+        return ProtocolError(
+            f"{url} speaks TLS: use {url.replace('ws://', 'wss://', 1)}", object=url
+        )
     if status == 401:
         return UnauthenticatedError(
             f"{url} refused the API key; set DSEC_API_KEY, or DSEC_STATE to the daemon's state "
@@ -250,16 +255,18 @@ async def _connect(
         raise InvalidArgumentError(f"{endpoint.url!r} is no address: {error}") from error
     _sockets.add(sock)
     websocket = WebSocket(endpoint, on_message, on_closed)
-    extra: dict[str, Any] = {}
-    if uri.secure:
-        extra = {"ssl": ssl.create_default_context(), "server_hostname": uri.host}
     try:
+        extra: dict[str, Any] = {}
+        if uri.secure:
+            extra = {"ssl": tls_context(endpoint), "server_hostname": uri.host}
         await loop.create_connection(lambda: websocket, sock=sock, **extra)
         await websocket._opened
     except BaseException as error:
         websocket.abort()
         sock.close()
-        if isinstance(error, OSError):  # ssl.SSLError among them
+        if isinstance(error, ssl.SSLError):
+            raise tls_error(endpoint.url, error) from error
+        if isinstance(error, OSError):
             raise UnavailableError(f"cannot reach {endpoint.url}: {error}") from error
         raise
     return websocket

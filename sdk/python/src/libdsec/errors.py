@@ -87,7 +87,7 @@ class ConflictError(DSecError):
 
 
 class UnauthenticatedError(DSecError):
-    """No or unknown API key."""
+    """No, unknown or revoked API key; or a server whose certificate is not to be trusted."""
 
     code, exit_code, retryable = "unauthenticated", 77, False
 
