@@ -13,7 +13,7 @@ namespace proto = dsec::proto;
 
 namespace {
 
-void read(proto::PeerMessage::Reader message) {
+void look_at(proto::PeerMessage::Reader message) {
   if (const auto hello = proto::read_hello(message)) {
     // What was accepted can be said again, and is the same.
     const auto again = proto::hello_frame(*hello);
@@ -41,6 +41,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   auto frame =
       proto::frame::from_bytes(std::as_bytes(std::span(data, size)), proto::max_peer_message_bytes);
   if (!frame) return 0;
-  static_cast<void>(proto::view<proto::PeerMessage>(*std::move(frame)).read(read));
+  static_cast<void>(proto::view<proto::PeerMessage>(*std::move(frame)).read(look_at));
   return 0;
 }
