@@ -27,12 +27,18 @@ constexpr mode_t implied_mode = 0755;
 constexpr timespec beginning{0, 0};
 constexpr int directory_flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC;
 
+/// openat2(2): while anybody on the host renames or mounts, the kernel may not be sure that ".." in
+/// a link stays inside, and says EAGAIN.
 unique_fd open_in_root(int root, const std::string& path) {
+  constexpr int most_tries = 10'000;
   open_how how{};
   how.flags = directory_flags;
   how.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS;
-  return unique_fd(static_cast<int>(
-      ::syscall(SYS_openat2, root, path.empty() ? "." : path.c_str(), &how, sizeof how)));
+  const char* name = path.empty() ? "." : path.c_str();
+  for (int i = 0;; ++i) {
+    unique_fd fd(static_cast<int>(::syscall(SYS_openat2, root, name, &how, sizeof how)));
+    if (fd || errno != EAGAIN || i == most_tries) return fd;
+  }
 }
 
 std::array<timespec, 2> times(timespec mtime) {
