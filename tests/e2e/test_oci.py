@@ -24,7 +24,7 @@ from conftest import FULL
 from daemon import ROOT, Daemon, binary
 from host import eventually
 
-from libdsec import InvalidArgumentError, Sandbox
+from libdsec import CorruptError, InvalidArgumentError, Sandbox
 
 STACKS = 60 if FULL else 12
 
@@ -182,6 +182,29 @@ def test_the_entrypoint_is_used_when_asked_for_also_by_the_next_daemon(own, fore
     with Sandbox.create("tiny:1", memory_mb=64) as sb:
         with pytest.raises(InvalidArgumentError, match="has no Entrypoint"):
             sb.commands.run(["x"], use_entrypoint=True)
+
+
+@pytest.mark.parametrize("damage", ["superblock", "inodes", "cut"])
+def test_a_damaged_layer_is_corrupt_and_named_and_importing_again_mends_it(own, tiny_tree, damage):
+    store = Store(own.state)
+    manifest = own.state / "images" / "manifests" / "base" / "tiny@1.json"
+    digest = json.loads(manifest.read_text())["digest"]
+    blob = own.state / "images" / "blobs" / "sha256" / f"{digest}.erofs"
+    data = bytearray(blob.read_bytes())
+    if damage == "superblock":
+        data[1024:1152] = bytes(128)
+    elif damage == "inodes":
+        data[1152:65536] = b"\xff" * (65536 - 1152)
+    else:
+        del data[-4096:]
+    blob.unlink()
+    blob.write_bytes(data)
+    with pytest.raises(CorruptError, match=f"{digest}.*import"):
+        Sandbox.create("tiny:1", memory_mb=64)
+    own.image_import("tiny:1", tiny_tree, "base")
+    with Sandbox.create("tiny:1", memory_mb=64) as sb:
+        assert sb.commands.run("echo mended").stdout == "mended\n"
+    assert store.left() == []
 
 
 def test_the_dsec_command_uses_the_entrypoint_too(own, foreign):

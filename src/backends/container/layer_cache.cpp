@@ -3,6 +3,7 @@
 #include <fcntl.h>
 
 #include <algorithm>
+#include <cerrno>
 
 #include "backends/sys/file.hpp"
 #include "base/log.hpp"
@@ -11,6 +12,26 @@ namespace dsec::container {
 
 using base::errc;
 using base::result;
+
+namespace {
+
+/// What mounting says of a file that is no EROFS image, or a damaged one.
+bool says_damaged(const base::error& e) {
+  return e.sys_errno == EINVAL || e.sys_errno == EBADMSG || e.sys_errno == EUCLEAN ||
+         e.sys_errno == EIO;
+}
+
+result<void> attach_to(launcher_client& launcher, const backends::layer_ref& layer) {
+  DSEC_TRY(const auto blob, sys::open_at(AT_FDCWD, layer.blob, O_RDONLY));
+  auto attached = launcher.attach_layer(layer.digest, blob.get());
+  if (attached || !says_damaged(attached.error())) return attached;
+  return base::fail({errc::corrupt,
+                     "layer sha256:" + layer.digest + " (" + layer.blob.string() +
+                         ") is damaged, import its image again: " + attached.error().message,
+                     attached.error().sys_errno});
+}
+
+}  // namespace
 
 result<void> layer_cache::hold(const std::vector<backends::layer_ref>& layers) {
   for (std::size_t i = 0; i < layers.size(); ++i) {
@@ -36,9 +57,8 @@ result<void> layer_cache::hold_one(const backends::layer_ref& layer) {
   layers_.emplace(layer.digest, entry{});
   lock.unlock();
   const auto attach = [&]() -> result<void> {
-    DSEC_TRY(const auto blob, sys::open_at(AT_FDCWD, layer.blob, O_RDONLY));
     DSEC_TRY(const auto lease, host_.get());
-    return lease.client->attach_layer(layer.digest, blob.get());
+    return attach_to(*lease.client, layer);
   };
   auto attached = attach();
   lock.lock();
