@@ -1,11 +1,13 @@
 #include "base/config.hpp"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <toml++/toml.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstddef>
-#include <fstream>
 #include <sstream>
 #include <variant>
 #include <vector>
@@ -13,9 +15,13 @@
 #include "base/ids.hpp"
 #include "base/log.hpp"
 #include "base/nearest.hpp"
+#include "base/text.hpp"
+#include "base/unique_fd.hpp"
 
 namespace dsec::base {
 namespace {
+
+constexpr off_t max_config_bytes = 1 << 20;
 
 using number_range = std::pair<double, double>;
 using target = std::variant<std::string*, std::filesystem::path*, std::vector<std::string>*, bool*,
@@ -265,6 +271,8 @@ result<void> check_relations(const config& c, std::string_view origin) {
 }  // namespace
 
 result<config> parse_config(std::string_view text, std::string_view origin) {
+  if (!is_utf8(text))
+    return fail(errc::invalid_argument, std::string(origin) + ": not UTF-8, as TOML must be");
   toml::table parsed;
   try {
     parsed = toml::parse(text, origin);
@@ -281,15 +289,25 @@ result<config> parse_config(std::string_view text, std::string_view origin) {
 }
 
 result<config> load_config(const std::filesystem::path& file) {
-  std::error_code ec;
-  if (!std::filesystem::is_regular_file(file, ec)) {
-    return fail(errc::not_found, "config file '" + file.string() + "' is not a regular file");
+  const auto name = "config file '" + file.string() + "'";
+  // Not to wait for whoever writes into a pipe.
+  const unique_fd opened(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!opened) return fail_errno("cannot open " + name);
+  struct stat info {};
+  if (::fstat(opened.get(), &info) != 0) return fail_errno("cannot look at " + name);
+  if (S_ISDIR(info.st_mode))
+    return fail(errc::invalid_argument, name + " is a directory: name a file in it");
+  if (!S_ISREG(info.st_mode))
+    return fail(errc::invalid_argument, name + " is neither a file nor a link to one");
+  if (info.st_size > max_config_bytes) {
+    return fail(errc::too_large,
+                name + " is over " + std::to_string(max_config_bytes) + " bytes: it is no config");
   }
-  std::ifstream in(file, std::ios::binary);
-  std::ostringstream text;
-  text << in.rdbuf();
-  if (!in) return fail(errc::io, "cannot read config file '" + file.string() + "'");
-  return parse_config(text.str(), file.string());
+  std::string text(static_cast<std::size_t>(info.st_size), '\0');
+  const auto got = ::pread(opened.get(), text.data(), text.size(), 0);
+  if (got < 0) return fail_errno("cannot read " + name);
+  text.resize(static_cast<std::size_t>(got));
+  return parse_config(text, file.string());
 }
 
 std::vector<config_change> changed_keys(const config& from, const config& to) {

@@ -1,5 +1,8 @@
 #include "base/config.hpp"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
@@ -117,10 +120,65 @@ TEST_CASE("text that is no TOML is refused with its line") {
   CHECK(error_of("a = 1\nb = = 2\n").find("test.toml:2:") == 0);
 }
 
-TEST_CASE("a config file that is a directory is refused") {
-  const auto loaded = dsec::base::load_config(std::filesystem::temp_directory_path());
+namespace {
+
+/// A file (or what the test makes at `path`) that is gone afterwards.
+struct config_place {
+  std::filesystem::path path =
+      std::filesystem::temp_directory_path() / ("dsec-config-test-" + std::to_string(::getpid()));
+  ~config_place() { std::filesystem::remove(path); }
+};
+
+dsec::base::error load_error(const std::filesystem::path& file) {
+  const auto loaded = dsec::base::load_config(file);
   REQUIRE_FALSE(loaded);
-  CHECK(loaded.error().code == errc::not_found);
+  CHECK(loaded.error().message.find(file.string()) != std::string::npos);
+  return loaded.error();
+}
+
+}  // namespace
+
+TEST_CASE("a config file that is a directory is refused") {
+  const auto why = load_error(std::filesystem::temp_directory_path());
+  CHECK(why.code == errc::invalid_argument);
+  CHECK(why.message.find("is a directory") != std::string::npos);
+}
+
+TEST_CASE("a config file that is not there, or leads nowhere, is not found") {
+  const config_place place;
+  CHECK(load_error(place.path).code == errc::not_found);
+  std::filesystem::create_symlink("/nonexistent/dsecd.toml", place.path);
+  CHECK(load_error(place.path).code == errc::not_found);
+}
+
+TEST_CASE("a config file that is a pipe is refused and not waited for") {
+  const config_place place;
+  REQUIRE(::mkfifo(place.path.c_str(), 0600) == 0);
+  CHECK(load_error(place.path).code == errc::invalid_argument);
+}
+
+TEST_CASE("a config file that may not be read says so") {
+  const config_place place;
+  std::ofstream(place.path) << "";
+  std::filesystem::permissions(place.path, std::filesystem::perms::none);
+  const auto me = ::geteuid();
+  constexpr uid_t nobody = 65534;
+  if (me == 0) REQUIRE(::seteuid(nobody) == 0);  // root may read everything
+  const auto loaded = dsec::base::load_config(place.path);
+  REQUIRE(::seteuid(me) == 0);
+  REQUIRE_FALSE(loaded);
+  CHECK(loaded.error().code == errc::permission_denied);
+}
+
+TEST_CASE("a config file that is not UTF-8 is refused") {
+  CHECK(error_of("log_level = '\xff\xfe'\n") == "test.toml: not UTF-8, as TOML must be");
+}
+
+TEST_CASE("a config file that is far too large is refused before it is read") {
+  const config_place place;
+  std::ofstream(place.path) << "# a sparse file\n";
+  std::filesystem::resize_file(place.path, 1ULL << 40U);
+  CHECK(load_error(place.path).code == errc::too_large);
 }
 
 TEST_CASE("the shipped configuration is the default one") {
