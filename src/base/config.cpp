@@ -3,7 +3,6 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <toml++/toml.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -17,6 +16,25 @@
 #include "base/nearest.hpp"
 #include "base/text.hpp"
 #include "base/unique_fd.hpp"
+
+namespace dsec::base {
+
+struct impossible_toml {};
+constexpr void throw_unless(bool possible) {
+  if (!possible) throw impossible_toml{};
+}
+
+}  // namespace dsec::base
+
+// toml++ 3.3 takes some malformed texts ("[:]") for impossible: an assertion where NDEBUG is not
+// defined, undefined behaviour where it is. Here they are errors as others are; so it must be
+// compiled here, not be taken from its library.
+#undef NDEBUG
+#undef TOML_SHARED_LIB
+#undef TOML_HEADER_ONLY
+#define TOML_HEADER_ONLY 1
+#define TOML_ASSERT(expression) ::dsec::base::throw_unless(static_cast<bool>(expression))
+#include <toml++/toml.h>
 
 namespace dsec::base {
 namespace {
@@ -280,6 +298,8 @@ result<config> parse_config(std::string_view text, std::string_view origin) {
     return fail(errc::invalid_argument, std::string(origin) + ":" +
                                             std::to_string(e.source().begin.line) + ": " +
                                             std::string(e.description()));
+  } catch (const impossible_toml&) {
+    return fail(errc::invalid_argument, std::string(origin) + ": this is no TOML");
   }
   config c;
   const reader r{keys_of(c), origin};

@@ -72,6 +72,8 @@ int run(int argc, char** argv) {
   add_stop(app, shared);
   add_purge(app, shared);
   add_config(app, shared);
+  add_doctor(app, shared);
+  add_completion(app, shared);
   if (argc < 2) {
     std::cout << app.help();
     return 0;

@@ -22,6 +22,7 @@
 #include "base/store.hpp"
 #include "cli/cli.hpp"
 #include "cli/notify.hpp"
+#include "cli/open_files.hpp"
 #include "cli/peer.hpp"
 #include "cli/reload.hpp"
 #include "cli/state_dir.hpp"
@@ -51,9 +52,6 @@ namespace {
 
 /// Until a host that lacked something is looked at again; a look starts a sandbox.
 constexpr timespec probe_pause{10, 0};
-
-/// Open files: of dsecd and its connections, and of a sandbox in which nothing runs.
-constexpr rlim_t own_files = 512, files_of_a_sandbox = 4;
 
 struct options {
   std::string role = "all";

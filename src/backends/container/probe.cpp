@@ -2,9 +2,6 @@
 
 #include <fcntl.h>
 #include <linux/sched.h>
-#include <signal.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <condition_variable>
@@ -13,13 +10,14 @@
 #include "backends/container/container_backend.hpp"
 #include "backends/container/empty_image.hpp"
 #include "backends/container/launcher_search.hpp"
+#include "backends/container/trial_slot.hpp"
 #include "backends/sys/file.hpp"
+#include "backends/sys/waiting_child.hpp"
 #include "base/ids.hpp"
 
 namespace dsec::container {
 namespace {
 
-using backends::probe_item;
 using base::errc;
 using base::fail;
 using base::fail_errno;
@@ -27,40 +25,9 @@ using base::result;
 
 constexpr auto timeout = std::chrono::seconds(10);
 
-/// A child that only waits to be killed; it runs no code that a fork of a threaded process could
-/// upset.
-class waiting_child {
- public:
-  static result<waiting_child> start(std::uint64_t flags, int group) {
-    clone_args arguments{};
-    arguments.flags = flags;
-    arguments.exit_signal = SIGCHLD;
-    arguments.cgroup = group < 0 ? 0 : static_cast<std::uint64_t>(group);
-    const auto pid = ::syscall(SYS_clone3, &arguments, sizeof arguments);
-    if (pid == 0) {
-      while (true) ::syscall(SYS_pause);
-    }
-    if (pid < 0) return fail_errno("clone3");
-    return waiting_child(static_cast<pid_t>(pid));
-  }
-  waiting_child(waiting_child&& other) noexcept : pid_(std::exchange(other.pid_, 0)) {}
-  waiting_child& operator=(waiting_child&&) = delete;
-  ~waiting_child() {
-    if (pid_ == 0) return;
-    ::kill(pid_, SIGKILL);
-    while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
-    }
-  }
-  [[nodiscard]] pid_t pid() const { return pid_; }
-
- private:
-  explicit waiting_child(pid_t pid) : pid_(pid) {}
-  pid_t pid_;
-};
-
-probe_item item(std::string what, const result<std::string>& found, const std::string& remedy) {
-  if (found) return {std::move(what), true, *found};
-  return {std::move(what), false, found.error().to_string() + "; " + remedy};
+host_item item(std::string what, const result<std::string>& found, std::string remedy) {
+  if (found) return {std::move(what), true, *found, std::move(remedy)};
+  return {std::move(what), false, found.error().to_string(), std::move(remedy)};
 }
 
 result<std::string> describe_hierarchies() {
@@ -75,31 +42,46 @@ result<std::string> describe_hierarchies() {
 }
 
 result<std::string> user_namespaces(std::uint32_t first_id) {
-  DSEC_TRY(const auto child, waiting_child::start(CLONE_NEWUSER, -1));
-  const auto proc = "/proc/" + std::to_string(child.pid());
-  const auto map = "0 " + std::to_string(first_id) + " 65536";
-  DSEC_CHECK(sys::write_file_at(AT_FDCWD, proc + "/uid_map", map));
-  DSEC_CHECK(sys::write_file_at(AT_FDCWD, proc + "/gid_map", map));
+  DSEC_CHECK(sys::waiting_child::with_mapped_ids(first_id));
   return "made one and mapped 65536 ids from " + std::to_string(first_id) + " on";
 }
 
-/// Limits, clone into a group and cgroup.kill, with the code that sandboxes use.
-result<std::string> use_groups(const cgroup_tree& tree, std::uint32_t aether_uid) {
-  DSEC_TRY(auto slot, tree.make_slot(0, aether_uid));
+result<std::string> limit(const cgroup_tree& tree, slot_groups& slot) {
   DSEC_CHECK(tree.set_limits(slot, {}));
-  DSEC_TRY(const auto child, waiting_child::start(CLONE_INTO_CGROUP, slot.fds.init.get()));
-  DSEC_CHECK(slot.slot.kill());
-  DSEC_CHECK(slot.slot.wait_empty(sys::after(timeout)));
-  return std::string("limited a group, cloned a process into it, killed it");
+  return std::string("set memory, CPU and process limits on a group");
 }
 
-result<std::string> try_groups(const base::node_config& node, const std::filesystem::path& state) {
-  DSEC_TRY(const auto tree, cgroup_tree::open(node.instance, state));
-  DSEC_CHECK(tree.clear(sys::after(timeout)));
-  auto used = use_groups(tree, node.aether_uid_base);
-  const auto removed = tree.remove(sys::after(timeout));
-  if (used && !removed) return fail(removed.error());
-  return used;
+result<std::string> clone_into(slot_groups& slot) {
+  DSEC_TRY(const auto child, sys::waiting_child::start(CLONE_INTO_CGROUP, slot.fds.init.get()));
+  DSEC_TRY(const auto members, slot.slot.read("init/cgroup.procs"));
+  if (members != std::to_string(child.pid()) + "\n")
+    return fail(errc::unsupported, "the process cloned into a group is not in it");
+  return std::string("cloned a process into a group");
+}
+
+result<std::string> kill_group(slot_groups& slot) {
+  DSEC_TRY(const auto child, sys::waiting_child::start(CLONE_INTO_CGROUP, slot.fds.init.get()));
+  DSEC_CHECK(slot.slot.kill());
+  DSEC_CHECK(slot.slot.wait_empty(sys::after(timeout)));
+  return std::string("killed a process by its group");
+}
+
+struct group_trials {
+  result<std::string> limited, cloned_into, killed;
+};
+
+group_trials try_groups(const base::node_config& node, const std::filesystem::path& state) {
+  group_trials found;
+  const auto tried = with_trial_slot(node, state, [&](const cgroup_tree& tree, slot_groups& slot) {
+    found = {limit(tree, slot), clone_into(slot), kill_group(slot)};
+    return result<std::string>();
+  });
+  if (tried) return found;
+  // It could not be made, or not be removed.
+  for (auto* each : {&found.limited, &found.cloned_into, &found.killed}) {
+    if (*each) *each = fail(tried.error());
+  }
+  return found;
 }
 
 /// Starts a command and waits for its end.
@@ -164,23 +146,27 @@ result<std::string> try_backend(const base::node_config& node, const std::filesy
 
 }  // namespace
 
-std::vector<probe_item> probe_host(const std::filesystem::path& state,
-                                   const base::node_config& worker) {
+std::vector<host_item> probe_host(const std::filesystem::path& state,
+                                  const base::node_config& worker) {
   auto node = worker;
   node.instance += "-probe";
   node.slot_pool = 0;
   const auto scratch = std::filesystem::weakly_canonical(state) / "probe";
-  std::vector<probe_item> items;
+  std::vector<host_item> items;
   items.push_back(item("control group hierarchies", describe_hierarchies(),
                        "mount cgroup2 at /sys/fs/cgroup, or version 1 with cpu, memory and pids"));
-  items.push_back(item("limits, clone into a group, cgroup.kill", try_groups(node, scratch),
-                       "needs Linux 5.14 and, in a container, a writable control group tree"));
-  items.push_back(item(
-      "user namespaces", user_namespaces(node.uid_base),
-      "set the sysctls user.max_user_namespaces and kernel.unprivileged_userns_clone above 0"));
-  items.push_back(item(
-      "a sandbox: EROFS layer, overlay on mapped ids, aether", try_backend(node, scratch),
-      "needs EROFS and overlayfs in the kernel (modprobe erofs overlay), Linux 5.19 or newer"));
+  const auto groups = try_groups(node, scratch);
+  items.push_back(item("limits of control groups", groups.limited,
+                       "give dsecd a writable control group tree with cpu, memory and pids: "
+                       "Delegate=yes in its unit, a privileged container"));
+  items.push_back(item("clone into a control group", groups.cloned_into, "run Linux 5.7 or newer"));
+  items.push_back(item("cgroup.kill", groups.killed, "run Linux 5.14 or newer"));
+  items.push_back(
+      item("user namespaces", user_namespaces(node.uid_base),
+           "sysctl -w user.max_user_namespaces=65536 kernel.unprivileged_userns_clone=1"));
+  items.push_back(item("a sandbox: EROFS layer, overlay on mapped ids, aether",
+                       try_backend(node, scratch),
+                       "modprobe -a erofs overlay loop; run Linux 5.19 or newer"));
   std::error_code ignored;
   std::filesystem::remove_all(scratch, ignored);
   return items;

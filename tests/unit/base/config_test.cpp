@@ -118,6 +118,7 @@ TEST_CASE("what may change while dsecd runs is told from what needs a restart") 
 
 TEST_CASE("text that is no TOML is refused with its line") {
   CHECK(error_of("a = 1\nb = = 2\n").find("test.toml:2:") == 0);
+  CHECK(error_of("[:node]\n") == "test.toml: this is no TOML");
 }
 
 namespace {

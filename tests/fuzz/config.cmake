@@ -1,0 +1,1 @@
+dsec_fuzz(config DEPENDS dsec_base)
