@@ -146,7 +146,7 @@ void cluster_state::on_reported(const node_reported& m) {
   if (it == nodes.end() || it->second.node.id() != m.node) return;
   auto& w = it->second;
   const bool first = !w.report;
-  if (m.report.images) w.images = {m.report.images->begin(), m.report.images->end()};
+  if (m.report.images) images[m.edge] = {m.report.images->begin(), m.report.images->end()};
   w.report = m.report;
   if (!first) return;
   say_who_is_there();
@@ -162,13 +162,25 @@ void cluster_state::on_abandoned(const creates_abandoned& m) {
   for (const auto& [edge, w] : nodes) caf::anon_send(w.node, m);
 }
 
+/// One at a time, so that the last one written is the last one.
 void cluster_state::remember() {
-  auto job = [env = env, text = book->text()] {
+  if (saving) {
+    unsaved = true;
+    return;
+  }
+  auto job = [me = cluster_self{self}, env = env, text = book->text()] {
     if (auto ok = env->save_edges(text); !ok)
       base::log::warn("edges_not_saved", {{"why", ok.error().to_string()}});
+    caf::anon_send(me, edges_saved{});
   };
-  if (auto ok = env->copy_pool->submit(std::move(job)); !ok)
-    base::log::warn("edges_not_saved", {{"why", ok.error().to_string()}});
+  const auto ok = env->copy_pool->submit(std::move(job));
+  saving = ok.has_value();
+  if (!ok) base::log::warn("edges_not_saved", {{"why", ok.error().to_string()}});
+}
+
+void cluster_state::on_saved() {
+  saving = false;
+  if (std::exchange(unsaved, false)) remember();
 }
 
 void cluster_state::say_who_is_there() {
@@ -183,6 +195,7 @@ void cluster_state::say_who_is_there() {
 void cluster_state::on_alarm(const alarm_rang& rang) {
   if (!deadlines.is_current(rang)) return;
   if (book->forget_old(now())) {
+    std::erase_if(images, [this](const auto& i) { return !book->knows(i.first); });
     remember();
     say_who_is_there();
   }
@@ -206,6 +219,7 @@ cluster_self::behavior_type cluster(cluster_self::stateful_pointer<cluster_state
       [self](const lease_changed& m) { self->state.on_lease(m); },
       [self](const alarm_rang& m) { self->state.on_alarm(m); },
       [self](const answer_made& m) { self->state.desk.deliver(m); },
+      [self](edges_saved) { self->state.on_saved(); },
   };
 }
 

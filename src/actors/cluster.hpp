@@ -48,13 +48,17 @@ struct coordinator_env {
 };
 using coordinator_ptr = std::shared_ptr<const coordinator_env>;
 
-using cluster_self = cluster_actor::extend<caf::reacts_to<alarm_rang>, caf::reacts_to<answer_made>>;
+/// To itself: the names of the workers are written.
+struct edges_saved {};
+
+using cluster_self = cluster_actor::extend<caf::reacts_to<alarm_rang>, caf::reacts_to<answer_made>,
+                                           caf::reacts_to<edges_saved>>;
 
 struct cluster_state {
   static constexpr const char* name = "cluster";
 
-  /// Workers that are asked for a key beyond those that it may lead to: others with its images may
-  /// have come since.
+  /// Workers that are asked for a key beyond those that it leads to now: others with its images may
+  /// have come since it led to them.
   static constexpr std::size_t spare_candidates = 2;
   /// How long requests about a sandbox wait for its worker to come back.
   static constexpr std::chrono::seconds find_patience{5};
@@ -72,7 +76,6 @@ struct cluster_state {
     std::string node_id;
     node_actor node;
     std::optional<node_report> report;
-    std::set<std::string> images;
     std::uint64_t sent = 0;  // creates
   };
   struct finding {
@@ -131,11 +134,15 @@ struct cluster_state {
   coordinator_ptr env;
   std::optional<edge_book> book;
   std::map<std::string, worker_node> nodes;  // that are there, by edge
-  std::vector<finding> findings;             // that wait for a worker
+  /// What each has, or had when it was last there. Of who is not named nothing is known.
+  std::map<std::string, std::set<std::string>> images;
+  std::vector<finding> findings;  // that wait for a worker
   std::map<std::uint64_t, creation> creations;
   std::map<key_of_create, std::uint64_t> keys_under_way;
   std::map<std::uint64_t, gathering> gatherings;
   std::uint64_t last_token = 0;
+  bool saving = false;   // the names of the workers
+  bool unsaved = false;  // they have changed since
   answer_desk desk;
   alarm deadlines;
 
@@ -152,6 +159,7 @@ struct cluster_state {
   void on_down(const caf::down_msg& m);
   void on_abandoned(const creates_abandoned& m);
   void on_alarm(const alarm_rang& rang);
+  void on_saved();
 
  private:
   [[nodiscard]] time_point now() const { return self->clock().now(); }
@@ -185,8 +193,14 @@ struct cluster_state {
   caf::result<reply> withdraw(const call& c, const key_of_create& key);
   void withdraw_everywhere(const std::shared_ptr<waiter>& who, const call& c,
                            const std::vector<std::string>& edges);
-  /// Who may have made something with the key, gone ones that are not lost included.
-  [[nodiscard]] std::vector<std::string> askable(const key_of_create& key) const;
+  /// Who may have made something with the key, gone ones that are not lost included; without
+  /// images anybody.
+  [[nodiscard]] std::vector<std::string> askable(const key_of_create& key,
+                                                 const std::vector<std::string>* wanted) const;
+  [[nodiscard]] std::vector<std::string> first_of(const key_of_create& key,
+                                                  std::vector<std::string> names) const;
+  [[nodiscard]] bool has_images(const std::string& edge,
+                                const std::vector<std::string>& wanted) const;
   /// Asks those that are there.
   void ask_key(const key_of_create& key, const std::vector<std::string>& edges,
                std::function<void(const key_answers&)> done);
@@ -203,3 +217,5 @@ cluster_self::behavior_type cluster(cluster_self::stateful_pointer<cluster_state
                                     coordinator_ptr env);
 
 }  // namespace dsec::actors
+
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::edges_saved)

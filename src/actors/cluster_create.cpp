@@ -92,7 +92,7 @@ void cluster_state::advance(std::uint64_t token) {
 
 void cluster_state::ask_for_key(std::uint64_t token, creation& c) {
   const key_of_create key{c.first.request.from->principal, c.what.key};
-  const auto edges = askable(key);
+  const auto edges = askable(key, &c.what.images);
   // It may have made the sandbox, and is waited for until it is lost.
   if (!first_gone(edges).empty()) return deadlines.want(self, now() + pause_between_rounds);
   c.at = step::asking;
@@ -103,13 +103,16 @@ void cluster_state::on_key_found(std::uint64_t token, const key_answers& heard) 
   const auto it = creations.find(token);
   if (it == creations.end()) return;
   auto& c = it->second;
+  bool holder_gone = false;
   for (const auto state : {key_state::used, key_state::withdrawn}) {
     for (const auto& [edge, said] : heard.said) {
-      if (said == state && nodes.contains(edge)) return send_to(token, c, edge, {});
+      if (said != state) continue;
+      if (nodes.contains(edge)) return send_to(token, c, edge, {});
+      holder_gone = true;
     }
   }
-  if (!heard.complete) {
-    // One that went before it had answered may be the one.
+  if (holder_gone || !heard.complete) {
+    // One that went after it had said so is the one; one that went before it had answered may be.
     c.at = step::ask;
     return deadlines.want(self, now() + pause_between_rounds);
   }
@@ -120,14 +123,10 @@ void cluster_state::on_key_found(std::uint64_t token, const key_answers& heard) 
 /// Workers to try, best first. With a key only those that it leads to.
 std::vector<std::string> cluster_state::order_for(const creation& c) const {
   std::vector<std::string> names, having;
-  const auto has_images = [&](const worker_node& w) {
-    return std::all_of(c.what.images.begin(), c.what.images.end(),
-                       [&](const auto& i) { return w.images.contains(i); });
-  };
   for (const auto& [edge, w] : nodes) {
     if (!w.report) continue;
     names.push_back(edge);
-    if (has_images(w)) having.push_back(edge);
+    if (has_images(edge, c.what.images)) having.push_back(edge);
   }
   if (!c.what.key.empty()) {
     // None has them as far as is known: an image may have come since the last report.
@@ -140,7 +139,7 @@ std::vector<std::string> cluster_state::order_for(const creation& c) const {
     const auto& w = nodes.at(edge);
     const auto unseen = w.sent - std::min(w.sent, w.report->creates);
     all.push_back({edge, w.report->load, static_cast<std::uint32_t>(unseen),
-                   w.report->unhealthy.empty(), has_images(w)});
+                   w.report->unhealthy.empty(), has_images(edge, c.what.images)});
   }
   return places(all, c.what.limit_bytes);
 }
@@ -204,17 +203,20 @@ void cluster_state::on_created(std::uint64_t token, const std::string& edge,
   const auto refused = refusal_in(answer);
   const auto is = [&](errc code) { return refused && refused->code == base::to_string(code); };
   const bool time_left = c.first.who.deadline - now() > shortest_try;
-  const bool elsewhere = is(errc::capacity) || is(errc::unavailable) || is(errc::deadline_exceeded);
   if (is(errc::deadline_exceeded) && c.refusal && !time_left) {
     return finish(token, *c.refusal, {});
   }
   if (is(errc::not_found)) {
     c.lacking[edge] = refused->message;
     c.lacked = refused->object;
-  } else if (!elsewhere || !time_left) {
-    return finish(token, answer, edge);
-  } else {
+  } else if (is(errc::capacity) && time_left) {
     c.refusal = answer;
+  } else if (is(errc::unavailable) && time_left && !c.what.key.empty()) {
+    // It was on its way there when that worker stopped, or a part of it died: it may be made yet.
+    c.at = step::ask;
+    return deadlines.want(self, now() + pause_between_rounds);
+  } else {
+    return finish(token, answer, edge);
   }
   // Nothing was made.
   c.at = step::place;

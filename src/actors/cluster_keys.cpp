@@ -12,12 +12,51 @@ namespace dsec::actors {
 using base::errc;
 using step = cluster_state::creation::step;
 
-std::vector<std::string> cluster_state::askable(const key_of_create& key) const {
+namespace {
+
+bool says(const proto::frame& answer, errc code) {
+  bool out = false;
+  const auto ok = proto::view<proto::Reply>(answer).read([&](proto::Reply::Reader r) {
+    out = r.getBody().isError() && r.getBody().getError().getCode() == base::to_string(code).data();
+  });
+  return ok && out;
+}
+
+}  // namespace
+
+/// As many as the key leads to and a few more that are there, and whoever is gone among them.
+std::vector<std::string> cluster_state::first_of(const key_of_create& key,
+                                                 std::vector<std::string> names) const {
+  names = rendezvous(key.first, key.second, std::move(names));
+  std::size_t left = env->candidates + spare_candidates;  // to be asked
+  auto end = names.begin();
+  for (; end != names.end() && left > 0; ++end) left -= nodes.count(*end);
+  names.erase(end, names.end());
+  return names;
+}
+
+/// A key leads to workers that have the images, as order_for() has it, or to any while none has.
+std::vector<std::string> cluster_state::askable(const key_of_create& key,
+                                                const std::vector<std::string>* wanted) const {
   auto names = book->names();
   std::erase_if(names, [this](const auto& edge) { return is_lost(edge); });
-  names = rendezvous(key.first, key.second, std::move(names));
-  names.resize(std::min(names.size(), env->candidates + spare_candidates));
-  return names;
+  if (wanted == nullptr) return names;
+  auto having = names;
+  std::erase_if(having, [&](const auto& edge) {
+    return images.contains(edge) && !has_images(edge, *wanted);
+  });
+  auto out = first_of(key, std::move(having));
+  for (auto& edge : first_of(key, std::move(names))) {
+    if (std::find(out.begin(), out.end(), edge) == out.end()) out.push_back(std::move(edge));
+  }
+  return out;
+}
+
+bool cluster_state::has_images(const std::string& edge,
+                               const std::vector<std::string>& wanted) const {
+  const auto it = images.find(edge);
+  return it != images.end() && std::all_of(wanted.begin(), wanted.end(),
+                                           [&](const auto& i) { return it->second.contains(i); });
 }
 
 std::string cluster_state::first_gone(const std::vector<std::string>& edges) const {
@@ -75,8 +114,8 @@ caf::result<reply> cluster_state::on_stop_with_key(const call& c, proto::Request
 
 caf::result<reply> cluster_state::withdraw(const call& c, const key_of_create& key) {
   const auto under_way = keys_under_way.find(key);
-  if (under_way != keys_under_way.end() && creations.at(under_way->second).at != step::placed) {
-    // Nothing is made of it anywhere.
+  if (under_way != keys_under_way.end() && creations.at(under_way->second).at == step::place) {
+    // All were asked, and nothing is made of it anywhere.
     auto followers = std::exchange(creations.at(under_way->second).followers, {});
     const base::error cancelled{errc::cancelled, "it was withdrawn by its client", 0};
     for (auto& f : followers) f.who.refuse(cancelled);
@@ -87,7 +126,7 @@ caf::result<reply> cluster_state::withdraw(const call& c, const key_of_create& k
   }
   auto who =
       std::make_shared<waiter>(waiter{self->make_response_promise<reply>(), c.id, c.deadline});
-  const auto edges = askable(key);
+  const auto edges = askable(key, nullptr);
   ask_key(key, edges, [this, who, c, edges](const key_answers& heard) {
     for (const auto& [edge, state] : heard.said) {
       if (state != key_state::used || !nodes.contains(edge)) continue;
@@ -111,21 +150,30 @@ void cluster_state::withdraw_everywhere(const std::shared_ptr<waiter>& who, cons
                        : "edge '" + gone + "', which may have made it, is unreachable; try again",
          0});
   }
-  const auto open = std::make_shared<std::size_t>(edges.size());
-  const auto last = std::make_shared<std::optional<proto::frame>>();
-  const auto heard = [who, open, last] {
-    if (--*open > 0) return;
-    if (*last) return who->answer(**last);
-    who->refuse({errc::unavailable, "the workers went away meanwhile; try again", 0});
+  struct answers {
+    std::size_t open = 0;
+    bool complete = true;
+    std::optional<proto::frame> none, other;  // "nothing was made with it", and anything else
+  };
+  const auto all = std::make_shared<answers>();
+  all->open = edges.size();
+  const auto heard = [who, all] {
+    if (--all->open > 0) return;
+    if (all->other) return who->answer(*all->other);
+    if (all->complete) return who->answer(*all->none);
+    who->refuse({errc::unavailable, "a worker went away meanwhile; try again", 0});
   };
   for (const auto& edge : edges) {
     self->request(nodes.at(edge).node, caf::infinite, c)
         .then(
-            [last, heard](const reply& r) {
-              *last = r.frame();
+            [all, heard](const reply& r) {
+              (says(r.frame(), errc::not_found) ? all->none : all->other) = r.frame();
               heard();
             },
-            [heard](caf::error&) { heard(); });
+            [all, heard](caf::error&) {
+              all->complete = false;
+              heard();
+            });
   }
 }
 

@@ -45,6 +45,22 @@ TEST_CASE("a create that is sent again finds its sandbox, also after the coordin
   CHECK(all_live(c) == 12);
 }
 
+TEST_CASE("a key leads to its sandbox where only few of many workers have the images") {
+  cluster_fixture c({"w1", "w2", "w3", "w4", "w5", "w6", "w7", "w8", "w9"});
+  for (const char* w : {"w1", "w2", "w4", "w5", "w7", "w8"}) c.node(w).images->none = true;
+  c.advance(2s);
+  client alice(c, "alice");
+  std::map<std::string, std::string> made;
+  for (int i = 0; i < 24; ++i) {
+    const auto key = "k" + std::to_string(i);
+    made[key] = c.running_sandbox(alice, key);
+  }
+  for (const auto& [key, id] : made) CHECK(c.running_sandbox(alice, key) == id);
+  CHECK(all_live(c) == 24);
+  for (const auto& [key, id] : made) CHECK(alice.call(withdraw(), 0, key).sandbox_id == id);
+  CHECK(all_live(c) == 0);
+}
+
 TEST_CASE("the same key with another body is a conflict, and another principal's key another key") {
   cluster_fixture c({"w1", "w2"});
   client alice(c, "alice");

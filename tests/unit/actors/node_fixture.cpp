@@ -75,6 +75,7 @@ void memory_records::hold(bool on) {
 }
 
 base::result<actors::resolved_images> fixed_images::resolve(const actors::image_refs& refs) {
+  if (none) return base::fail(base::errc::not_found, "no image '" + refs.base + "'");
   const std::map<std::string, std::string> known{
       {"debian:12", "aa"}, {"code:1", "bb"}, {"pytest:8", "cc"}};
   actors::resolved_images out;
@@ -92,6 +93,7 @@ base::result<actors::resolved_images> fixed_images::resolve(const actors::image_
 }
 
 base::result<std::vector<fs::image>> fixed_images::list() {
+  if (none) return std::vector<fs::image>();
   fs::image image;
   image.name = "debian";
   image.tag = "12";
@@ -333,7 +335,7 @@ base::result<void> node_fixture::try_start_again() {
   worker->health = std::make_shared<actors::health_board>();
   worker->writer = std::make_shared<actors::record_writer>(records->open(),
                                                            actors::store_reporter(worker->health));
-  worker->images = std::make_shared<fixed_images>();
+  worker->images = images;
   const auto began = scheduler().clock().now();
   worker->wall = [this, began, then = wall_] { return then + (scheduler().clock().now() - began); };
   worker->leases =

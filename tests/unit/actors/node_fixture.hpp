@@ -81,6 +81,8 @@ class fixed_images final : public actors::image_catalogue {
  public:
   base::result<actors::resolved_images> resolve(const actors::image_refs& refs) override;
   base::result<std::vector<fs::image>> list() override;
+
+  bool none = false;  // there are none
 };
 
 /// What a client got, with the parts tests look at.
@@ -240,6 +242,7 @@ class node_fixture : public door {
   base::config config;
   std::shared_ptr<manual_pool> start = std::make_shared<manual_pool>();
   std::shared_ptr<manual_pool> kill = std::make_shared<manual_pool>();
+  std::shared_ptr<fixed_images> images = std::make_shared<fixed_images>();
   std::shared_ptr<manual_pool> copy = std::make_shared<manual_pool>();
   std::shared_ptr<manual_pool> background = std::make_shared<manual_pool>();
   std::shared_ptr<memory_records> records = std::make_shared<memory_records>();
