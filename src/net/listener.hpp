@@ -23,7 +23,7 @@ namespace dsec::net {
 class ws_session {
  public:
   virtual ~ws_session() = default;
-  /// Queues a frame. Over max_queued_bytes the connection is closed.
+  /// Queues a frame. Over max_queued_bytes, counted as memory, the connection is closed.
   virtual void send(proto::frame f) = 0;
   /// The same; everything after it, both ways, is in Cap'n Proto's packed encoding. Not for text.
   virtual void send_then_pack(proto::frame f) = 0;

@@ -44,10 +44,16 @@ constexpr int unsent_limit_ms = 60'000;
 constexpr std::size_t idle_buffer_bytes = 64U << 10U;  // kept by a connection between messages
 constexpr std::size_t small_frame_bytes = 64U << 10U;  // not counted: credit bounds their number
 constexpr std::size_t large_text_bytes = 256U << 10U;  // a millisecond or more to read or write
+constexpr std::size_t frame_bytes = 256;               // of memory, beside the words of a small one
 constexpr std::size_t max_reason_bytes = 123;          // RFC 6455, 5.5
 
 // 4000 and up are for applications (RFC 6455, 7.4.2); docs/protocol.md.
 constexpr auto key_revoked = static_cast<close_code>(4401);
+
+/// Memory, not what goes over the wire: of small replies that is a few bytes each.
+std::size_t held_by(const proto::frame& f) {
+  return f.bytes().size() + frame_bytes;
+}
 
 class session final : public ws_session, public peer, public std::enable_shared_from_this<session> {
   enum class state { opening, open, closing, dead };
@@ -130,7 +136,7 @@ class session final : public ws_session, public peer, public std::enable_shared_
     std::deque<queued> dropped;  // a frame that goes may call dealt_with()
     const std::lock_guard lock(mutex_);
     if (refusing_) return;
-    queued_bytes_ += f.bytes().size();
+    queued_bytes_ += held_by(f);
     if (queued_bytes_ > traffic_.queued) {
       refusing_ = true;
       dropped.swap(queue_);
@@ -369,7 +375,7 @@ class session final : public ws_session, public peer, public std::enable_shared_
     bool room = false;
     {
       const std::lock_guard lock(mutex_);
-      queued_bytes_ -= writing_.frame().bytes().size();
+      queued_bytes_ -= held_by(writing_.frame());
       room = room_level_ && queued_bytes_ <= *room_level_;
       if (room) room_level_.reset();
     }
@@ -521,7 +527,7 @@ class session final : public ws_session, public peer, public std::enable_shared_
   std::mutex mutex_;
   encoding encoding_;
   std::deque<queued> queue_;
-  std::size_t queued_bytes_ = 0;           // of queue_ and writing_
+  std::size_t queued_bytes_ = 0;           // of memory, for queue_ and writing_
   std::optional<std::size_t> room_level_;  // somebody waits for the queue to fall to it
   std::size_t pending_bytes_ = 0;          // of large frames that somebody holds
   std::uint64_t credit_ = 0;

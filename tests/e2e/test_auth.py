@@ -216,8 +216,8 @@ def test_a_bad_file_changes_nothing(own: Daemon, bad: str):
         done = subprocess.run(
             [binary(), "serve", "--config", own.config], capture_output=True, text=True
         )
-        assert done.returncode == 66
-        assert "is not a regular file" in done.stderr
+        assert done.returncode == 64
+        assert "is a directory" in done.stderr
         own.config.rmdir()
     own.config.write_text("")
     assert Sandbox.list() == []
