@@ -88,6 +88,7 @@ base::subprocess_spec specification(const skopeo_copy& wanted, std::vector<std::
   base::subprocess_spec spec;
   spec.argv = std::move(words);
   spec.env = tool_environment(wanted.scratch);
+  spec.own_pid_namespace = true;  // nobody else can be signalled
   for (const char* name : {"REGISTRY_AUTH_FILE", "SSL_CERT_FILE", "SSL_CERT_DIR"})
     pass_on(spec.env, name);
   spec.timeout = skopeo_timeout;

@@ -50,6 +50,7 @@ result<unpack::report> unpack_image(const unpack::plan& p) {
   spec.argv.insert(spec.argv.begin(), "/proc/self/fd/" + std::to_string(file.get()));
   // The C locale: names are bytes.
   spec.env = {"LC_ALL=C"};
+  spec.own_pid_namespace = true;  // nobody else can be signalled
   spec.timeout = unpack_timeout;
   auto done = base::run_subprocess(spec);
   if (!done) {
