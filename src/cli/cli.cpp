@@ -19,6 +19,7 @@ constexpr const char* description =
     "  dsecd --role=coordinator --config coordinator.toml  clients and workers come to it\n"
     "  dsecd --role=worker --config worker.toml           has sandboxes for its coordinators\n"
     "  dsecd image import tools:1 ./dir --kind toolkit    make a layer of a directory\n"
+    "  dsecd doctor                                       what this host has and lacks\n"
     "  dsecd image ls                                     what images there are\n"
     "  dsecd key create --principal alice                 an API key for somebody\n"
     "  dsecd stop                                         stop the daemon; sandboxes run on\n"
@@ -53,7 +54,8 @@ base::result<base::config> context::effective() const {
 void add_places(CLI::App& subcommand, context& shared) {
   subcommand.add_option("--config", shared.config_file,
                         "TOML file; see config/dsecd.toml for every key");
-  subcommand.add_option("--state", shared.state, "state directory (default /var/lib/dsec)");
+  subcommand.add_option("--state", shared.state,
+                        "state directory (else DSEC_STATE, else the file's, else /var/lib/dsec)");
 }
 
 int report(const base::error& e) {

@@ -76,7 +76,8 @@ CLI::App* add_verb(CLI::App& image, context& shared, const std::string& name,
                    const std::string& help,
                    std::function<base::result<void>(const base::config&)> action) {
   auto* verb = image.add_subcommand(name, help);
-  verb->add_option("--config-file", shared.config_file, "dsecd's TOML file");
+  verb->add_option("--config-file", shared.config_file,
+                   "dsecd's TOML file, for [import]; not --config, which is the image's");
   verb->add_option("--state", shared.state, "state directory (default /var/lib/dsec)");
   verb->callback([&shared, action = std::move(action)] {
     shared.chosen = [&shared, action] {
@@ -120,7 +121,7 @@ void add_image(CLI::App& app, context& shared) {
                    "/.dsec/image.json inside "
                    "the source)");
   make->add_flag("--insecure-registry", o->insecure_registry,
-                 "docker: also without TLS, or with a certificate that nobody vouches for");
+                 "docker:// also without TLS, or with a certificate that nobody vouches for");
 
   add_verb(*image, shared, "ls", "list images", list);
 

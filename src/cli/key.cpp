@@ -105,7 +105,8 @@ void add_key(CLI::App& app, context& shared) {
       "Examples:\n"
       "  dsecd key create --principal alice --name laptop    prints the key, this once\n"
       "  dsecd key ls                                        which there are\n"
-      "  dsecd key revoke k-abcdefghij                       its connections close at once\n");
+      "  dsecd key revoke k-abcdefghij                       its connections close within a "
+      "second\n");
   auto o = std::make_shared<options>();
   auto* make = add_verb(*key, shared, "create", "make a key and print it, this once",
                         [o](const base::config& c) { return create(c, *o); });

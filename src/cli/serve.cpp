@@ -189,7 +189,7 @@ base::result<void> serve(const base::config& c, bool worker, reloader::reader re
 
 void add_serve(CLI::App& app, context& shared) {
   auto o = std::make_shared<options>();
-  auto* command = app.add_subcommand("serve", "run a node (also: dsecd --role=all)");
+  auto* command = app.add_subcommand("serve", "run a node (also: dsecd --role=…, without `serve`)");
   command
       ->add_option("--role", o->role,
                    "coordinator: clients and workers come to it; worker: has the sandboxes; all: "
