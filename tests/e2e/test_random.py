@@ -170,6 +170,7 @@ def end_something(choose: random.Random, daemon: Daemon) -> str:
 def test_nothing_is_lost_or_done_twice_when_anything_dies(own: Daemon) -> None:
     seed = int(os.environ.get("DSEC_SEED") or random.SystemRandom().randrange(1 << 32))
     choose = random.Random(seed)
+    assert Sandbox.list() == []  # a client that was connected once waits for the next daemon
     users = [User(n, seed) for n in range(USERS)]
     killed_enough = threading.Event()
     how_long = (OPERATIONS // USERS, killed_enough)
