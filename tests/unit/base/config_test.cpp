@@ -119,6 +119,10 @@ TEST_CASE("what may change while dsecd runs is told from what needs a restart") 
 TEST_CASE("text that is no TOML is refused with its line") {
   CHECK(error_of("a = 1\nb = = 2\n").find("test.toml:2:") == 0);
   CHECK(error_of("[:node]\n") == "test.toml: this is no TOML");
+  // Letters of the ranges in which toml++ looks for white space.
+  CHECK(error_of("\u00cb = 1\n").find("test.toml:1: ") == 0);
+  CHECK(error_of("\u0416\u0417''z").find("test.toml:1: ") == 0);
+  CHECK(parse_config("# \u00cb\nlog_level = \"info\"\n", "test.toml"));
 }
 
 namespace {
