@@ -31,8 +31,8 @@ struct ws_client::link {
 
 reply::reply(proto::frame f)
     : frame_(std::move(f)),
-      reader_(
-          std::make_unique<capnp::FlatArrayMessageReader>(frame_.words(), proto::reader_options())),
+      reader_(std::make_unique<capnp::FlatArrayMessageReader>(
+          frame_.words(), proto::reader_options(frame_.words().size()))),
       body_(reader_->getRoot<proto::Reply>().getBody()) {}
 
 ws_client::ws_client(std::unique_ptr<link> l) : link_(std::move(l)) {}

@@ -11,6 +11,7 @@
 
 #include "proto/client.capnp.h"
 #include "proto/limits.hpp"
+#include "proto/text.hpp"
 
 namespace dsec::actors {
 namespace {
@@ -23,8 +24,9 @@ class open_answers {
  public:
   open_answers(const std::vector<edge_answer>& answers, std::vector<std::string>& silent) {
     for (const auto& a : answers) {
-      auto reader =
-          std::make_unique<capnp::FlatArrayMessageReader>(a.reply.words(), proto::reader_options());
+      const auto words = a.reply.words();
+      auto reader = std::make_unique<capnp::FlatArrayMessageReader>(
+          words, proto::reader_options(words.size()));
       const auto ok = proto::guarded([&] {
         const auto reply = reader->getRoot<proto::Reply>();
         if (reply.getBody().isError()) return silent.push_back(a.edge);
@@ -98,12 +100,11 @@ proto::frame merged_images(std::uint64_t id, const std::vector<edge_answer>& ans
   const open_answers opened(answers, silent);
   using name = std::tuple<std::string, std::string, std::string, std::string>;
   std::map<name, std::pair<proto::Image::Reader, std::vector<std::string>>> all;
-  const auto text = [](capnp::Text::Reader t) { return std::string(t.begin(), t.size()); };
   for (const auto& [edge, reply] : opened.all()) {
     if (!reply.getBody().isImages()) continue;
     for (const auto i : reply.getBody().getImages()) {
-      auto& known = all.try_emplace({text(i.getKind()), text(i.getName()), text(i.getTag()),
-                                     text(i.getDigest())},
+      auto& known = all.try_emplace({proto::text_of(i.getKind()), proto::text_of(i.getName()),
+                                     proto::text_of(i.getTag()), proto::text_of(i.getDigest())},
                                     i, std::vector<std::string>())
                         .first->second;
       known.second.push_back(edge);

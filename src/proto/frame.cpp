@@ -93,7 +93,7 @@ base::result<frame> frame::from_packed(std::span<const std::byte> bytes) {
   bool whole = false;
   DSEC_CHECK(guarded([&] {
     kj::ArrayInputStream in(packed);
-    auto options = reader_options();
+    auto options = reader_options(words);
     options.traversalLimitInWords = words;  // bounds what the segment table may ask for, too
     capnp::PackedMessageReader reader(in, options);
     segments = segments_of(reader);
@@ -151,16 +151,16 @@ kj::ArrayPtr<const capnp::word> frame::words() const {
 
 std::string frame::packed() const {
   kj::VectorOutputStream out;
-  capnp::FlatArrayMessageReader reader(words(), reader_options());
+  capnp::FlatArrayMessageReader reader(words(), reader_options(words().size()));
   const auto segments = segments_of(reader);
   capnp::writePackedMessage(out, {segments.data(), segments.size()});
   const auto bytes = out.getArray();
   return {reinterpret_cast<const char*>(bytes.begin()), bytes.size()};
 }
 
-capnp::ReaderOptions reader_options() {
+capnp::ReaderOptions reader_options(std::size_t words) {
   capnp::ReaderOptions options;
-  options.traversalLimitInWords = traversal_limit_words;
+  options.traversalLimitInWords = traversal_limit_words(words);
   options.nestingLimit = nesting_limit;
   return options;
 }

@@ -57,8 +57,8 @@ class frame {
   std::shared_ptr<const kj::Array<capnp::word>> words_;
 };
 
-/// Reader options with the limits of limits.hpp.
-capnp::ReaderOptions reader_options();
+/// Reader options with the limits of limits.hpp for a message of `words`.
+capnp::ReaderOptions reader_options(std::size_t words);
 
 /// Runs `body` and turns a kj::Exception (malformed pointers, limits) into errc::protocol.
 base::result<void> guarded(const std::function<void()>& body);
@@ -68,7 +68,8 @@ base::result<void> guarded(const std::function<void()>& body);
 template <class Root>
 class view {
  public:
-  explicit view(frame f) : frame_(std::move(f)), reader_(frame_.words(), reader_options()) {}
+  explicit view(frame f)
+      : frame_(std::move(f)), reader_(frame_.words(), reader_options(frame_.words().size())) {}
 
   /// Calls fn(Root::Reader) and returns what it returns as result<>. fn may return result<T>, T or
   /// void.

@@ -110,7 +110,8 @@ void write(std::string& out, const capnp::DynamicValue::Reader& value, capnp::Ty
 base::result<std::string> to_json(capnp::StructSchema root, const frame& message) {
   std::string out;
   DSEC_CHECK(guarded([&] {
-    capnp::FlatArrayMessageReader reader(message.words(), reader_options());
+    const auto words = message.words();
+    capnp::FlatArrayMessageReader reader(words, reader_options(words.size()));
     write(out, reader.getRoot<capnp::DynamicStruct>(root), root);
   }));
   return out;

@@ -2,6 +2,7 @@
 // typed error.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -22,9 +23,13 @@ inline constexpr std::size_t max_data_bytes = 8U << 20U;
 inline constexpr std::size_t max_output_bytes = 4U << 20U;
 /// Segments in one Cap'n Proto message.
 inline constexpr std::size_t max_segments = 64;
-/// Words a reader may traverse per message: 8 x the largest message, so that shared sub-objects
-/// cannot amplify.
-inline constexpr std::size_t traversal_limit_words = 8 * max_message_bytes / 8;
+/// Words a reader may traverse of a message of `words`, so that neither shared sub-objects nor lists
+/// of nothing amplify: what is small stays cheap, and nothing costs more than 8 x the largest
+/// message.
+constexpr std::uint64_t traversal_limit_words(std::size_t words) {
+  constexpr std::uint64_t most = 8 * max_message_bytes / 8;
+  return std::min<std::uint64_t>(most, (64U << 10U) + 64 * std::uint64_t{words});
+}
 /// Nesting of a message.
 inline constexpr int nesting_limit = 16;
 

@@ -38,7 +38,7 @@ TEST_CASE("a message that points at the same list again and again runs out of tr
   REQUIRE_FALSE(outcome);
   CHECK(outcome.error().code == errc::protocol);
   CHECK(read > 0);
-  CHECK(read <= traversal_limit_words * 8);
+  CHECK(read <= traversal_limit_words(message.size() / 8) * 8);
 }
 
 TEST_CASE("nesting deeper than the limit is refused") {
@@ -65,7 +65,8 @@ TEST_CASE("nesting deeper than the limit is refused") {
   CHECK(too_deep.error().code == errc::protocol);
 }
 
-TEST_CASE("a list of nothing that claims a billion elements is cheap and refused") {
+TEST_CASE("a list of nothing that claims many elements is cheap and refused") {
+  const auto claimed = GENERATE(std::uint64_t{1'000'000'000}, std::uint64_t{1'000'000});
   // Void elements need no bytes: without a charge per element this would loop for ever.
   capnp::MallocMessageBuilder builder;
   builder.initRoot<Request>().getBody().initCreateSandbox().initToolkits(1);
@@ -78,9 +79,8 @@ TEST_CASE("a list of nothing that claims a billion elements is cheap and refused
     std::uint64_t word = 0;
     std::memcpy(&word, message.data() + at, 8);
     if (word >> 32U != one_pointer >> 32U || (word & 3U) != 1) continue;
-    const std::uint64_t billion_voids =
-        (word & 0xFFFFFFFFU) | static_cast<std::uint64_t>(1'000'000'000) << 35U;
-    std::memcpy(message.data() + at, &billion_voids, 8);
+    const std::uint64_t voids = (word & 0xFFFFFFFFU) | claimed << 35U;
+    std::memcpy(message.data() + at, &voids, 8);
     ++found;
   }
   REQUIRE(found == 1);
