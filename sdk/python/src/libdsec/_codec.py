@@ -84,49 +84,48 @@ def void(member: str) -> Fill:
     return fill
 
 
-def hello(client: str, lease_id: str = "", lease_ms: int = 0) -> Fill:
+def _plain(member: str, **fields: Any) -> Fill:
+    """A member of a union that is these fields."""
+
     def fill(body: Any) -> None:
-        message = body.init("hello")
-        message.protocolVersion = PROTOCOL_VERSION
-        message.client = client
-        message.leaseId = lease_id
-        message.leaseMs = lease_ms
-        message.features = [FEATURE_STREAMS]
+        message = body.init(member)
+        for name, value in fields.items():
+            setattr(message, name, value)
 
     return fill
+
+
+def hello(client: str, lease_id: str = "", lease_ms: int = 0) -> Fill:
+    return _plain(
+        "hello",
+        protocolVersion=PROTOCOL_VERSION,
+        client=client,
+        leaseId=lease_id,
+        leaseMs=lease_ms,
+        features=[FEATURE_STREAMS],
+    )
 
 
 def sandbox_ref(member: str, sandbox_id: str) -> Fill:
     """getSandbox, stopSandbox, listCommands."""
-
-    def fill(body: Any) -> None:
-        body.init(member).sandboxId = sandbox_id
-
-    return fill
+    return _plain(member, sandboxId=sandbox_id)
 
 
 def set_detached(sandbox_id: str, detached: bool) -> Fill:
-    def fill(body: Any) -> None:
-        message = body.init("setDetached")
-        message.sandboxId = sandbox_id
-        message.detached = detached
-
-    return fill
+    return _plain("setDetached", sandboxId=sandbox_id, detached=detached)
 
 
 def command_ref(
     member: str, sandbox_id: str, command_id: str, *, wait_ms: int = 0, inline_limit: int = 0
 ) -> Fill:
     """getCommand, killCommand."""
-
-    def fill(body: Any) -> None:
-        message = body.init(member)
-        message.sandboxId = sandbox_id
-        message.commandId = command_id
-        message.waitMs = wait_ms
-        message.inlineLimit = inline_limit
-
-    return fill
+    return _plain(
+        member,
+        sandboxId=sandbox_id,
+        commandId=command_id,
+        waitMs=wait_ms,
+        inlineLimit=inline_limit,
+    )
 
 
 def fill_pairs(target: Any, field: str, pairs: Mapping[str, str]) -> None:
@@ -227,27 +226,25 @@ def exec_command(
 def read_output(
     sandbox_id: str, command_id: str, *, stderr: bool, offset: int, length: int
 ) -> Fill:
-    def fill(body: Any) -> None:
-        message = body.init("readOutput")
-        message.sandboxId = sandbox_id
-        message.commandId = command_id
-        message.stderr = stderr
-        message.offset = offset
-        message.length = length
-
-    return fill
+    return _plain(
+        "readOutput",
+        sandboxId=sandbox_id,
+        commandId=command_id,
+        stderr=stderr,
+        offset=offset,
+        length=length,
+    )
 
 
 def read_file(sandbox_id: str, path: str, *, offset: int, length: int, user: str) -> Fill:
-    def fill(body: Any) -> None:
-        message = body.init("readFile")
-        message.sandboxId = sandbox_id
-        message.path = path
-        message.offset = offset
-        message.length = length
-        message.user = user
-
-    return fill
+    return _plain(
+        "readFile",
+        sandboxId=sandbox_id,
+        path=path,
+        offset=offset,
+        length=length,
+        user=user,
+    )
 
 
 def write_file(
@@ -260,17 +257,16 @@ def write_file(
     user: str,
     operation_id: str,
 ) -> Fill:
-    def fill(body: Any) -> None:
-        message = body.init("writeFile")
-        message.sandboxId = sandbox_id
-        message.path = path
-        message.data = data
-        message.offset = offset
-        message.mode = mode
-        message.user = user
-        message.operationId = operation_id
-
-    return fill
+    return _plain(
+        "writeFile",
+        sandboxId=sandbox_id,
+        path=path,
+        data=data,
+        offset=offset,
+        mode=mode,
+        user=user,
+        operationId=operation_id,
+    )
 
 
 # ---- streams
@@ -280,25 +276,17 @@ Source = Callable[[Any], None]
 
 
 def output_source(sandbox_id: str, command_id: str, *, stderr: bool, offset: int) -> Source:
-    def fill(source: Any) -> None:
-        output = source.init("output")
-        output.sandboxId = sandbox_id
-        output.commandId = command_id
-        output.stderr = stderr
-        output.offset = offset
-
-    return fill
+    return _plain(
+        "output",
+        sandboxId=sandbox_id,
+        commandId=command_id,
+        stderr=stderr,
+        offset=offset,
+    )
 
 
 def file_source(sandbox_id: str, path: str, *, offset: int, user: str) -> Source:
-    def fill(source: Any) -> None:
-        file = source.init("file")
-        file.sandboxId = sandbox_id
-        file.path = path
-        file.offset = offset
-        file.user = user
-
-    return fill
+    return _plain("file", sandboxId=sandbox_id, path=path, offset=offset, user=user)
 
 
 def open_stream(stream_id: int, source: Source, credit: int) -> Fill:
@@ -312,19 +300,11 @@ def open_stream(stream_id: int, source: Source, credit: int) -> Fill:
 
 
 def stream_credit(stream_id: int, size: int) -> Fill:
-    def fill(body: Any) -> None:
-        message = body.init("streamCredit")
-        message.streamId = stream_id
-        message.bytes = size
-
-    return fill
+    return _plain("streamCredit", streamId=stream_id, bytes=size)
 
 
 def close_stream(stream_id: int) -> Fill:
-    def fill(body: Any) -> None:
-        body.init("closeStream").streamId = stream_id
-
-    return fill
+    return _plain("closeStream", streamId=stream_id)
 
 
 @dataclass(frozen=True)
