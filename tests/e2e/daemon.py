@@ -15,7 +15,6 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
@@ -88,14 +87,14 @@ class Daemon:
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
                 env={**os.environ, **self.own_environment},
             )  # fmt: skip
-        deadline = time.monotonic() + START_SECONDS
         # Clients of a worker go to its coordinator: it publishes no address.
         is_up = self.ready if self.role == "worker" else lambda: self._published() not in (None, before)
-        while not is_up():
-            code = self._process.poll()
-            assert code is None, f"dsecd ended with {code} at start: {self.tail()}"
-            assert time.monotonic() < deadline, f"dsecd is not ready: {self.tail()}"
-            time.sleep(0.01)
+        host.eventually(lambda: is_up() or not self.running, START_SECONDS)
+        if is_up():
+            return
+        code = self._process.poll()
+        assert code is None, f"dsecd ended with {code} at start: {self.tail()}"
+        raise AssertionError(f"dsecd is not ready: {self.tail()}")
 
     def _published(self) -> tuple[int, int] | None:
         """Which file holds the address, if any: each start puts another one in its place, or gives it

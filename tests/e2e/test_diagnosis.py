@@ -6,13 +6,13 @@ import json
 import os
 import signal
 import subprocess
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from conftest import TINY, assert_nothing
 from daemon import ROOT, Daemon, binary, leak_check
+from host import eventually
 
 from libdsec import Sandbox
 
@@ -119,10 +119,7 @@ def test_the_doctor_works_beside_a_daemon_and_does_not_touch_it(daemon: Daemon):
 def test_a_second_doctor_does_not_get_in_the_way_of_the_first(tmp_path, config):
     arguments = [binary(), "doctor", "--config", config, "--state", tmp_path]
     first = subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 10
-    while not (tmp_path / "doctor" / "empty.erofs").exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
+    assert eventually((tmp_path / "doctor" / "empty.erofs").exists)
     second = dsecd(*arguments[1:])
     assert second.returncode == 73
     assert "another dsecd doctor" in second.stderr
@@ -132,10 +129,8 @@ def test_a_second_doctor_does_not_get_in_the_way_of_the_first(tmp_path, config):
 def test_what_a_killed_doctor_leaves_goes_with_the_next(tmp_path, config):
     arguments = [binary(), "doctor", "--config", config, "--state", tmp_path]
     first = subprocess.Popen(arguments, stdout=subprocess.DEVNULL)
-    deadline = time.monotonic() + 30
-    while not (tmp_path / "doctor" / "probe" / "sandboxes").exists():  # its sandbox is being made
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
+    # Its sandbox is being made.
+    assert eventually((tmp_path / "doctor" / "probe" / "sandboxes").exists, 30)
     first.send_signal(signal.SIGKILL)
     first.wait()
     done = dsecd(*arguments[1:])

@@ -13,7 +13,6 @@ import socket
 import subprocess
 import sys
 import tarfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -437,12 +436,13 @@ def test_an_import_killed_while_it_unpacks_takes_the_unpacking_along(store, layo
     process.wait()
     tree = next(roots.glob("*/root"))
 
-    def still() -> bool:
-        before = len(list(tree.iterdir()))
-        time.sleep(0.1)
-        return before == len(list(tree.iterdir()))
+    def ended() -> bool:
+        try:
+            return "State:\tZ" in (reads / "status").read_text()
+        except (FileNotFoundError, ProcessLookupError):
+            return True
 
-    assert eventually(still, 10)
+    assert eventually(ended, 10)
     assert len(list(tree.iterdir())) < 128
     store.take("x", source)
     assert store.left() == []

@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "support/eventually.hpp"
 #include "support/skip.hpp"
 #include "support/temp_dir.hpp"
 
@@ -157,8 +158,9 @@ TEST_CASE("in a pid namespace of its own even daemons end with the program") {
   REQUIRE(done);
   REQUIRE(done->status == 0);
   const auto last = dsec::tests::slurp(mark);
-  ::usleep(100'000);  // long enough for dozens of beats, were it alive
-  CHECK(dsec::tests::slurp(mark) == last);
+  // Long enough for dozens of beats, were it alive.
+  CHECK_FALSE(dsec::test::eventually([&] { return dsec::tests::slurp(mark) != last; },
+                                     std::chrono::milliseconds(100)));
 }
 
 TEST_CASE("a dropped capability is gone from the program") {

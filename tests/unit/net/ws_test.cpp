@@ -29,6 +29,16 @@ dsec::proto::frame pong(std::uint64_t id) {
   return dsec::proto::frame::from_builder(builder);
 }
 
+/// The session of a client that is let in and has said one binary message of two.
+std::shared_ptr<ws_session> after_a_ping(gateway_fixture& gateway, raw_client& client) {
+  REQUIRE(client.upgrade("right-key") == 101);
+  auto session = gateway.session();
+  session->grant(2);
+  client.send_frame(ws_frame::binary, ping_request(1));
+  REQUIRE(gateway.eventually([](const auto& all) { return all[0].messages.size() == 1; }));
+  return session;
+}
+
 }  // namespace
 
 TEST_CASE("an upgrade with the right key opens a session for its principal") {
@@ -160,11 +170,7 @@ TEST_CASE("a connection that begins with text is answered in text") {
 TEST_CASE("after a frame that says so both ways are packed") {
   gateway_fixture gateway;
   raw_client client(gateway.port());
-  REQUIRE(client.upgrade("right-key") == 101);
-  const auto session = gateway.session();
-  session->grant(2);
-  client.send_frame(ws_frame::binary, ping_request(1));
-  REQUIRE(gateway.eventually([](const auto& all) { return all[0].messages.size() == 1; }));
+  const auto session = after_a_ping(gateway, client);
   CHECK_FALSE(session->is_text());
   session->send_then_pack(pong(1));
   session->send(pong(2));
@@ -184,11 +190,7 @@ TEST_CASE("after a frame that says so both ways are packed") {
 TEST_CASE("what is not packed is no message on a packed connection") {
   gateway_fixture gateway;
   raw_client client(gateway.port());
-  REQUIRE(client.upgrade("right-key") == 101);
-  const auto session = gateway.session();
-  session->grant(2);
-  client.send_frame(ws_frame::binary, ping_request(1));
-  REQUIRE(gateway.eventually([](const auto& all) { return all[0].messages.size() == 1; }));
+  const auto session = after_a_ping(gateway, client);
   session->send_then_pack(pong(1));
   client.send_frame(ws_frame::binary, std::string(64, '\xff'));
   REQUIRE(gateway.eventually([](const auto& all) { return all[0].malformed.size() == 1; }));
