@@ -193,10 +193,11 @@ struct cluster_state {
   caf::result<reply> withdraw(const call& c, const key_of_create& key);
   void withdraw_everywhere(const std::shared_ptr<waiter>& who, const call& c,
                            const std::vector<std::string>& edges);
-  /// Who may have made something with the key, gone ones that are not lost included; without
-  /// images anybody.
+  /// Those that are there, and those that are gone and may come back.
+  [[nodiscard]] std::vector<std::string> not_lost() const;
+  /// Of these, who may have made something of these images with the key.
   [[nodiscard]] std::vector<std::string> askable(const key_of_create& key,
-                                                 const std::vector<std::string>* wanted) const;
+                                                 const std::vector<std::string>& wanted) const;
   [[nodiscard]] std::vector<std::string> first_of(const key_of_create& key,
                                                   std::vector<std::string> names) const;
   [[nodiscard]] bool has_images(const std::string& edge,

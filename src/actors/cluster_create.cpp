@@ -8,6 +8,7 @@
 #include "actors/cluster.hpp"
 #include "actors/text_checks.hpp"
 #include "base/log.hpp"
+#include "proto/text.hpp"
 
 namespace dsec::actors {
 
@@ -16,15 +17,12 @@ using step = cluster_state::creation::step;
 
 namespace {
 
-std::string shown_text(capnp::Text::Reader t) {
-  return {t.begin(), t.size()};
-}
-
 std::vector<std::string> images_of(proto::CreateSandbox::Reader request) {
-  std::vector<std::string> out{"base " + shown_text(request.getImage())};
+  std::vector<std::string> out{"base " + proto::text_of(request.getImage())};
   if (request.getWorkspace().size() > 0)
-    out.push_back("workspace " + shown_text(request.getWorkspace()));
-  for (const auto toolkit : request.getToolkits()) out.push_back("toolkit " + shown_text(toolkit));
+    out.push_back("workspace " + proto::text_of(request.getWorkspace()));
+  for (const auto toolkit : request.getToolkits())
+    out.push_back("toolkit " + proto::text_of(toolkit));
   return out;
 }
 
@@ -37,7 +35,8 @@ std::optional<refusal> refusal_in(const proto::frame& answer) {
   const auto ok = proto::view<proto::Reply>(answer).read([&](proto::Reply::Reader r) {
     if (!r.getBody().isError()) return;
     const auto e = r.getBody().getError();
-    out = refusal{shown_text(e.getCode()), shown_text(e.getMessage()), shown_text(e.getObject())};
+    out = refusal{proto::text_of(e.getCode()), proto::text_of(e.getMessage()),
+                  proto::text_of(e.getObject())};
   });
   if (!ok) out = refusal{std::string(base::to_string(ok.error().code)), ok.error().message, {}};
   return out;
@@ -92,7 +91,7 @@ void cluster_state::advance(std::uint64_t token) {
 
 void cluster_state::ask_for_key(std::uint64_t token, creation& c) {
   const key_of_create key{c.first.request.from->principal, c.what.key};
-  const auto edges = askable(key, &c.what.images);
+  const auto edges = askable(key, c.what.images);
   // It may have made the sandbox, and is waited for until it is lost.
   if (!first_gone(edges).empty()) return deadlines.want(self, now() + pause_between_rounds);
   c.at = step::asking;

@@ -35,16 +35,19 @@ std::vector<std::string> cluster_state::first_of(const key_of_create& key,
   return names;
 }
 
-/// A key leads to workers that have the images, as order_for() has it, or to any while none has.
-std::vector<std::string> cluster_state::askable(const key_of_create& key,
-                                                const std::vector<std::string>* wanted) const {
+std::vector<std::string> cluster_state::not_lost() const {
   auto names = book->names();
   std::erase_if(names, [this](const auto& edge) { return is_lost(edge); });
-  if (wanted == nullptr) return names;
+  return names;
+}
+
+/// A key leads to workers that have the images, as order_for() has it, or to any while none has.
+std::vector<std::string> cluster_state::askable(const key_of_create& key,
+                                                const std::vector<std::string>& wanted) const {
+  auto names = not_lost();
   auto having = names;
-  std::erase_if(having, [&](const auto& edge) {
-    return images.contains(edge) && !has_images(edge, *wanted);
-  });
+  std::erase_if(
+      having, [&](const auto& edge) { return images.contains(edge) && !has_images(edge, wanted); });
   auto out = first_of(key, std::move(having));
   for (auto& edge : first_of(key, std::move(names))) {
     if (std::find(out.begin(), out.end(), edge) == out.end()) out.push_back(std::move(edge));
@@ -126,7 +129,7 @@ caf::result<reply> cluster_state::withdraw(const call& c, const key_of_create& k
   }
   auto who =
       std::make_shared<waiter>(waiter{self->make_response_promise<reply>(), c.id, c.deadline});
-  const auto edges = askable(key, nullptr);
+  const auto edges = not_lost();
   ask_key(key, edges, [this, who, c, edges](const key_answers& heard) {
     for (const auto& [edge, state] : heard.said) {
       if (state != key_state::used || !nodes.contains(edge)) continue;

@@ -1,7 +1,6 @@
 #include "actors/create_request.hpp"
 
 #include <capnp/message.h>
-#include <openssl/evp.h>
 
 #include <algorithm>
 #include <array>
@@ -9,6 +8,7 @@
 
 #include "actors/text_checks.hpp"
 #include "base/ids.hpp"
+#include "base/sha256.hpp"
 #include "base/text.hpp"
 #include "proto/limits.hpp"
 
@@ -145,21 +145,10 @@ base::result<void> read_identity(proto::CreateSandbox::Reader request, sandbox_s
 
 // Two encodings of one message (far pointers, padding) have one canonical form, so a client that
 // builds its message anew for a retry is not told that it asked for something else.
-base::result<std::string> canonical_hash(proto::CreateSandbox::Reader request) {
+std::string canonical_hash(proto::CreateSandbox::Reader request) {
   const auto words = capnp::canonicalize(request);
-  std::array<unsigned char, 32> digest{};
-  unsigned size = 0;
-  if (EVP_Digest(words.asBytes().begin(), words.asBytes().size(), digest.data(), &size,
-                 EVP_sha256(), nullptr) != 1) {
-    return fail(errc::internal, "SHA-256 failed");
-  }
-  static constexpr std::string_view hex = "0123456789abcdef";
-  std::string out;
-  for (const auto byte : digest) {
-    out += hex[byte >> 4U];
-    out += hex[byte & 15U];
-  }
-  return out;
+  const auto bytes = words.asBytes();
+  return base::sha256_of({reinterpret_cast<const char*>(bytes.begin()), bytes.size()});
 }
 
 }  // namespace
@@ -183,7 +172,7 @@ base::result<create_request> parse_create(proto::CreateSandbox::Reader request,
   DSEC_CHECK(read_on_failure(request, out.spec));
   DSEC_CHECK(read_labels(request, out.spec));
   out.detached = request.getDetached();
-  DSEC_TRY(out.body_hash, canonical_hash(request));
+  out.body_hash = canonical_hash(request);
   return out;
 }
 

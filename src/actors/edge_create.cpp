@@ -137,12 +137,8 @@ admission_policy edge_state::policy() const {
 }
 
 edge_load edge_state::on_get_load() {
-  if (!memory)
-    return {{{}, live, limits_bytes, 0},
-            policy(),
-            static_cast<std::uint32_t>(creates.size()),
-            env->health->draining()};
-  return {load(), policy(), static_cast<std::uint32_t>(creates.size()), env->health->draining()};
+  return {memory ? load() : node_load{{}, live, limits_bytes, 0}, policy(),
+          static_cast<std::uint32_t>(creates.size()), env->health->draining()};
 }
 
 node_load edge_state::load() {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "actors/interfaces.hpp"
+#include "actors/live_settings.hpp"
 #include "actors/relay_session.hpp"
 #include "actors/ws_conn.hpp"
 #include "net/listener.hpp"
@@ -61,6 +62,9 @@ class actor_slot {
   Actor actor_;
 };
 using gateway_slot = actor_slot<gateway_actor>;
+
+connection_setup setup_of(gateway_actor gateway, std::string edge_name,
+                          std::shared_ptr<lease_table> leases, const live_settings& live);
 
 /// The listener's `opened` callback: a connection actor for the session, known to the gateway that
 /// `to` names. Any thread.

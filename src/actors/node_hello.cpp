@@ -5,7 +5,9 @@
 #include "actors/node.hpp"
 #include "actors/peer_frames.hpp"
 #include "base/log.hpp"
+#include "base/secret.hpp"
 #include "base/text.hpp"
+#include "proto/text.hpp"
 
 namespace dsec::actors {
 
@@ -42,7 +44,7 @@ void node_state::check_proof(proto::PeerMessage::Reader message) {
   const auto body = message.getBody();
   if (!body.isProof()) return refuse({errc::protocol, "a worker that proves nothing", 0});
   const auto expected = proto::peer_proof(*args.secret, proto::peer_side::worker, hello, nonce);
-  if (!proto::same_proof(peer_text(body.getProof()), expected)) {
+  if (!base::same_secret(proto::text_of(body.getProof()), expected)) {
     return refuse({errc::unauthenticated,
                    "worker '" + hello.edge +
                        "' does not know this coordinator's secret; give both the same file as "

@@ -49,15 +49,4 @@ net::session_handler turn_away(net::ws_session& session) {
           .closed = [] {}};
 }
 
-net::session_handler open_held(caf::actor_system& system, const auth::gate& gate,
-                               connection_setup to, std::shared_ptr<net::ws_session> session,
-                               net::connection_info info) {
-  const auto key = info.key_id;
-  auto handler = open_connection(system, std::move(to), session, std::move(info));
-  // One that was revoked after this connection had asked: either the gateway knows the connection
-  // by the time it hears of that, or the gate knows of it here.
-  if (!gate.holds(key)) session->expel("this API key was revoked");
-  return handler;
-}
-
 }  // namespace dsec::actors

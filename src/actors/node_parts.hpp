@@ -5,16 +5,13 @@
 #include <chrono>
 #include <condition_variable>
 #include <functional>
-#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
 
-#include "actors/gateway.hpp"
 #include "actors/health.hpp"
-#include "auth/gate.hpp"
 #include "net/listener.hpp"
 
 namespace dsec::actors {
@@ -46,10 +43,5 @@ std::optional<net::http_answer> answer_get(health_board& health, std::string_vie
 
 /// Closes a session that came while nobody can serve it.
 net::session_handler turn_away(net::ws_session& session);
-
-/// open_connection() of a client whose key the gate held when it asked.
-net::session_handler open_held(caf::actor_system& system, const auth::gate& gate,
-                               connection_setup to, std::shared_ptr<net::ws_session> session,
-                               net::connection_info info);
 
 }  // namespace dsec::actors

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <string>
 
+#include "proto/text.hpp"
+
 namespace dsec::actors {
 namespace {
 
@@ -157,26 +159,27 @@ node_report read_report(proto::PeerReport::Reader r) {
   waiting = r.getWaiting();
   draining = r.getDraining();
   out.creates = r.getCreates();
-  out.unhealthy = peer_text(r.getUnhealthy());
+  out.unhealthy = proto::text_of(r.getUnhealthy());
   if (!r.getImagesChanged()) return out;
   out.images.emplace();
-  for (const auto image : r.getImages()) out.images->push_back(peer_text(image));
+  for (const auto image : r.getImages()) out.images->push_back(proto::text_of(image));
   return out;
 }
 
 std::vector<lease_changed> read_leases(capnp::List<proto::PeerLease>::Reader leases) {
   std::vector<lease_changed> out;
   for (const auto l : leases) {
-    out.push_back(
-        {peer_text(l.getPrincipal()), {peer_text(l.getLeaseId()), l.getLeaseMs()}, l.getHeld()});
+    out.push_back({proto::text_of(l.getPrincipal()),
+                   {proto::text_of(l.getLeaseId()), l.getLeaseMs()},
+                   l.getHeld()});
   }
   return out;
 }
 
 caller read_channel(proto::OpenChannel::Reader channel) {
-  return {peer_text(channel.getPrincipal()),
-          peer_text(channel.getPeer()),
-          {peer_text(channel.getLeaseId()), channel.getLeaseMs()}};
+  return {proto::text_of(channel.getPrincipal()),
+          proto::text_of(channel.getPeer()),
+          {proto::text_of(channel.getLeaseId()), channel.getLeaseMs()}};
 }
 
 relayed read_relayed(proto::PeerRequest::Reader request) {
@@ -184,17 +187,13 @@ relayed read_relayed(proto::PeerRequest::Reader request) {
   out.id = request.getCallId();
   out.left = std::chrono::milliseconds(request.getLeftMs());
   if (request.getAdmitMs() != 0) out.admit = std::chrono::milliseconds(request.getAdmitMs());
-  out.trace = peer_text(request.getTraceId());
+  out.trace = proto::text_of(request.getTraceId());
   return out;
 }
 
 key_state read_key_state(proto::PeerKeyState::Reader state) {
   if (state.getUsed()) return key_state::used;
   return state.getWithdrawn() ? key_state::withdrawn : key_state::unknown;
-}
-
-std::string peer_text(capnp::Text::Reader text) {
-  return {text.begin(), text.size()};
 }
 
 }  // namespace dsec::actors

@@ -33,6 +33,5 @@ std::vector<lease_changed> read_leases(capnp::List<proto::PeerLease>::Reader lea
 caller read_channel(proto::OpenChannel::Reader channel);
 relayed read_relayed(proto::PeerRequest::Reader request);
 key_state read_key_state(proto::PeerKeyState::Reader state);
-std::string peer_text(capnp::Text::Reader text);
 
 }  // namespace dsec::actors

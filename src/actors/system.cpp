@@ -1,77 +1,48 @@
 #include "actors/system.hpp"
 
 #include <algorithm>
-#include <caf/actor_system.hpp>
-#include <caf/scoped_actor.hpp>
-#include <caf/send.hpp>
 #include <thread>
 #include <utility>
 #include <vector>
 
-#include "actors/gateway.hpp"
+#include "actors/node_base.hpp"
 #include "actors/node_memory.hpp"
 #include "actors/node_parts.hpp"
 #include "actors/orphans.hpp"
 #include "actors/recovery.hpp"
-#include "actors/root_supervisor.hpp"
-#include "actors/runtime.hpp"
-#include "actors/terminator.hpp"
 #include "base/ids.hpp"
 #include "base/log.hpp"
-#include "net/listener.hpp"
 
 namespace dsec::actors {
 namespace {
 
 constexpr unsigned kill_threads = 8;
-class node_impl final : public node {
+
+class node_impl final : public node_base {
  public:
-  node_impl(const base::config& config, node_deps deps);
-  ~node_impl() override { stop(std::chrono::seconds(60)); }
+  node_impl(const base::config& config, node_deps deps)
+      : node_base(config, deps.gate, deps.give_up), deps_(std::move(deps)) {}
+  ~node_impl() override { node_impl::stop(failed_start_grace); }
 
   base::result<void> start();
-  [[nodiscard]] std::uint16_t port() const override { return listener_->port(); }
-  void keys_revoked(const std::vector<std::string>& ids) override {
-    if (const auto gateway = slot_->get()) caf::anon_send(gateway, actors::keys_revoked{ids});
-  }
-  base::result<void> reload_certificate() override { return listener_->reload_certificate(); }
-  void apply(const base::config& config) override {
-    worker_->live->take(config);
-    listener_->set_max_connections(config.gateway.max_connections);
-  }
   void report_host(const std::string& missing) override {
     missing.empty() ? health_->clear("host_lacks") : health_->report("host_lacks", missing);
   }
-  void stop(std::chrono::milliseconds grace) override { end(grace, shut_down{}); }
-  void leave(std::chrono::milliseconds grace) override { end(grace, shut_down{.leave = true}); }
+  void stop(std::chrono::milliseconds grace) override { end_all(grace, shut_down{}); }
+  void leave(std::chrono::milliseconds grace) override { end_all(grace, shut_down{.leave = true}); }
 
  private:
-  void end(std::chrono::milliseconds grace, shut_down how);
+  void end_all(std::chrono::milliseconds grace, shut_down how);
   std::shared_ptr<base::worker_pool> make_pool(const char* name, unsigned threads,
                                                std::size_t bound);
   std::shared_ptr<worker> make_worker(node_deps& deps, std::unique_ptr<record_store> records);
-  net::session_handler open(std::shared_ptr<net::ws_session> session, net::connection_info info);
   std::vector<uplink_args> make_uplinks();
 
-  base::config config_;
   node_deps deps_;
-  std::shared_ptr<health_board> health_ = std::make_shared<health_board>();
   std::vector<std::shared_ptr<base::worker_pool>> pools_;
   std::shared_ptr<worker> worker_;
   std::shared_ptr<edge_table> table_;
-  std::shared_ptr<gateway_slot> slot_ = std::make_shared<gateway_slot>();
-  runtime_config runtime_;
-  std::unique_ptr<caf::actor_system> system_;
-  root_actor root_;
-  terminator_actor terminator_;
-  std::unique_ptr<net::listener> listener_;
-  std::shared_ptr<net::peer_connector> connector_;  // of a worker
 };
-
-node_impl::node_impl(const base::config& config, node_deps deps)
-    : config_(config), deps_(std::move(deps)) {
-  if (!deps_.give_up) deps_.give_up = end_process;
-}
 
 std::shared_ptr<base::worker_pool> node_impl::make_pool(const char* name, unsigned threads,
                                                         std::size_t bound) {
@@ -85,7 +56,7 @@ std::shared_ptr<worker> node_impl::make_worker(node_deps& deps,
                                                std::unique_ptr<record_store> records) {
   auto w = std::make_shared<worker>();
   w->config = config_;
-  w->live->take(config_);
+  w->live = live_;
   w->backend = deps.backend;
   // Exec and fork do not scale over CPUs, so more starts at once only take longer each; but one
   // that waits for a disk must not hold up all others. Admission bounds the queues: a sandbox has
@@ -107,17 +78,6 @@ std::shared_ptr<worker> node_impl::make_worker(node_deps& deps,
   w->memory = [] { return read_node_memory(); };
   w->keep_failed = keep_nothing;
   return w;
-}
-
-net::session_handler node_impl::open(std::shared_ptr<net::ws_session> session,
-                                     net::connection_info info) {
-  const auto gateway = slot_->get();
-  if (!gateway || health_->draining()) return turn_away(*session);
-  const auto& live = *worker_->live;
-  connection_setup setup{gateway, config_.node.name, worker_->leases,
-                         std::chrono::milliseconds(live.default_deadline_ms.load()),
-                         std::chrono::seconds(live.lease_seconds.load())};
-  return open_held(*system_, *deps_.gate, std::move(setup), std::move(session), std::move(info));
 }
 
 /// A link to each coordinator of a worker.
@@ -145,55 +105,34 @@ base::result<void> node_impl::start() {
     base::log::warn("sandbox_orphaned", {{"sandbox", id}});
     (void)worker_->background_pool->submit([paths, id] { remove_sandbox_files(paths, id); });
   }
-  system_ = std::make_unique<caf::actor_system>(runtime_);
-  root_ = system_->spawn(root_supervisor,
-                         root_args{worker_, table_, slot_, deps_.give_up, make_uplinks()});
-  terminator_ = system_->spawn(terminator, root_);
-  // The gateway is there once the root answers.
-  caf::scoped_actor self{*system_};
-  self->request(root_, caf::infinite, get_roots{}).receive([](const roots&) {}, [](caf::error&) {});
+  spawn_root(root_args{worker_, table_, slot_, give_up_, make_uplinks()});
   net::listener_callbacks callbacks{
-      .gate = deps_.gate, .opened = {}, .get = [health = health_](std::string_view path) {
+      .gate = gate_, .opened = {}, .get = [health = health_](std::string_view path) {
         return answer_get(*health, path);
       }};
   if (!deps_.links) {
     callbacks.opened = [this](auto session, auto info) {
-      return open(std::move(session), std::move(info));
+      return open_client(config_.node.name, worker_->leases, std::move(session), std::move(info));
     };
   }
-  DSEC_TRY(listener_, net::listener::start(config_.gateway, std::move(callbacks)));
+  DSEC_CHECK(listen(std::move(callbacks)));
   // Clients of a worker come over its links, which open them.
   if (!deps_.links) worker_->leases->open();
   health_->expect_beats(longest_pause);
   health_->set_ready(true);
-  base::log::info("ready", {{"port", listener_->port()}, {"edge", config_.node.name}});
+  base::log::info("ready", {{"port", port()}, {"edge", config_.node.name}});
   return {};
 }
 
-void node_impl::end(std::chrono::milliseconds grace, shut_down how) {
+void node_impl::end_all(std::chrono::milliseconds grace, shut_down how) {
   // Before anything that holds an instance is let go of.
   if (how.leave) deps_.backend->leave();
-  if (!system_) return;
-  grace_period watchdog(
-      grace, [&] { deps_.give_up("did not stop in " + std::to_string(grace.count()) + " ms"); });
-  health_->set_draining();
-  {
-    caf::scoped_actor self{*system_};
-    self->request(terminator_, caf::infinite, how)
-        .receive([](shut_down_done) {}, [](caf::error&) {});
-  }
-  // No callback runs after this, so none meets an actor system that is gone.
-  if (listener_) listener_->stop();
-  if (connector_) connector_->stop();
-  caf::anon_send_exit(terminator_, caf::exit_reason::user_shutdown);
-  caf::anon_send_exit(root_, caf::exit_reason::user_shutdown);
-  terminator_ = nullptr;
-  root_ = nullptr;
-  system_.reset();  // waits for every actor
-  for (const auto& pool : pools_) pool->stop();
-  worker_.reset();  // ends the writer once all is written
-  table_.reset();
-  base::log::info(how.leave ? "left" : "stopped");
+  end(grace, how, [&] {
+    for (const auto& pool : pools_) pool->stop();
+    worker_.reset();  // ends the writer once all is written
+    table_.reset();
+    base::log::info(how.leave ? "left" : "stopped");
+  });
 }
 
 }  // namespace

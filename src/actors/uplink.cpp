@@ -6,6 +6,8 @@
 #include "actors/peer_frames.hpp"
 #include "actors/runtime.hpp"
 #include "base/log.hpp"
+#include "base/secret.hpp"
+#include "proto/text.hpp"
 
 namespace dsec::actors {
 
@@ -140,10 +142,10 @@ base::result<void> uplink_state::on_message(proto::PeerMessage::Reader message) 
 
 base::result<void> uplink_state::on_challenge(body::Reader b) {
   if (!b.isChallenge()) return fail(errc::protocol, "a coordinator that does not challenge");
-  const auto nonce = peer_text(b.getChallenge().getNonce());
+  const auto nonce = proto::text_of(b.getChallenge().getNonce());
   DSEC_CHECK(proto::check_nonce(nonce));
   const auto& secret = *args.secret;
-  if (!proto::same_proof(peer_text(b.getChallenge().getProof()),
+  if (!base::same_secret(proto::text_of(b.getChallenge().getProof()),
                          proto::peer_proof(secret, proto::peer_side::coordinator, hello, nonce))) {
     return fail(errc::unauthenticated,
                 "coordinator " + args.coordinator.text() +
@@ -158,8 +160,9 @@ base::result<void> uplink_state::on_challenge(body::Reader b) {
 
 base::result<void> uplink_state::on_verdict(body::Reader b) {
   if (b.isRefused()) {
-    const auto code = peer_text(b.getRefused().getCode());
-    trouble({errc::unavailable, code + ": " + peer_text(b.getRefused().getMessage()), 0}, true);
+    const auto code = proto::text_of(b.getRefused().getCode());
+    trouble({errc::unavailable, code + ": " + proto::text_of(b.getRefused().getMessage()), 0},
+            true);
     at = stage::dialing;  // said already
     const bool soon = code == base::to_string(errc::unavailable);
     on_lost(soon ? std::nullopt : std::optional(after_refusal));

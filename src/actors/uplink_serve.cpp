@@ -7,6 +7,7 @@
 #include "actors/peer_frames.hpp"
 #include "actors/replies.hpp"
 #include "actors/uplink.hpp"
+#include "proto/text.hpp"
 
 namespace dsec::actors {
 
@@ -41,10 +42,7 @@ void uplink_state::open_channel(proto::OpenChannel::Reader opened) {
   const auto id = opened.getChannel();
   const auto gateway = args.gateway->get();
   if (!gateway) return session->send(channel_closed_frame(id));
-  const auto& live = *args.env->live;
-  connection_setup setup{gateway, args.env->config.node.name, args.env->leases,
-                         std::chrono::milliseconds(live.default_deadline_ms.load()),
-                         std::chrono::seconds(live.lease_seconds.load())};
+  auto setup = setup_of(gateway, args.env->config.node.name, args.env->leases, *args.env->live);
   auto relay = std::make_shared<relay_session>(session, id);
   auto from = std::make_shared<const caller>(read_channel(opened));
   auto connection =
@@ -74,7 +72,7 @@ base::result<void> uplink_state::on_request(proto::PeerRequest::Reader request) 
 void uplink_state::on_find_key(proto::PeerKey::Reader asked) {
   const auto id = asked.getCallId();
   self->request(edge, caf::infinite,
-                find_key{peer_text(asked.getPrincipal()), peer_text(asked.getKey())})
+                find_key{proto::text_of(asked.getPrincipal()), proto::text_of(asked.getKey())})
       .then(
           [this, id, n = link](const found_key& found) {
             if (n == link && session) session->send(found_key_frame(id, found.state));

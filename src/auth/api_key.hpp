@@ -4,6 +4,8 @@
 #include <string>
 #include <string_view>
 
+#include "base/sha256.hpp"
+
 namespace dsec::auth {
 
 /// "dsec_" and 160 random bits.
@@ -11,9 +13,8 @@ std::string new_api_key();
 
 /// SHA-256 as hexadecimal digits: all that is ever stored or compared. A slow hash and salt are for
 /// secrets that can be guessed; 160 random bits cannot.
-std::string hash_of(std::string_view secret);
-
-/// Takes as long whatever the two differ in.
-bool same_hash(std::string_view a, std::string_view b);
+inline std::string hash_of(std::string_view secret) {
+  return base::sha256_of(secret);
+}
 
 }  // namespace dsec::auth

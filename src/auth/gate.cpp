@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "auth/api_key.hpp"
+#include "base/secret.hpp"
 
 namespace dsec::auth {
 
@@ -16,7 +17,7 @@ std::optional<identity> gate::by_key(std::string_view key) const {
   const std::shared_lock lock(mutex_);
   // All of them, whichever it is: how long this takes says nothing.
   for (const auto& k : keys_) {
-    if (same_hash(k.hash, hash)) found = identity{k.principal, k.id};
+    if (base::same_secret(k.hash, hash)) found = identity{k.principal, k.id};
   }
   return found;
 }

@@ -164,7 +164,8 @@ struct recovered {
 struct probe_item {
   std::string what;
   bool have = false;
-  std::string detail;  // how it was found, or how to mend it
+  std::string detail;  // how it was found, or what came of trying
+  std::string remedy{};  // how to mend it where it is missing
 };
 
 class backend {

@@ -12,31 +12,32 @@ struct row {
   std::string_view name;
   bool retryable;
   int exit_code;
+  unsigned http_status;
 };
 
 // Exit codes 64.. follow sysexits(3) where one fits.
 constexpr std::array rows{
-    row{errc::ok, "ok", false, 0},
-    row{errc::internal, "internal", false, 70},
-    row{errc::invalid_argument, "invalid_argument", false, 64},
-    row{errc::not_found, "not_found", false, 66},
-    row{errc::already_exists, "already_exists", false, 73},
-    row{errc::conflict, "conflict", false, 73},
-    row{errc::unauthenticated, "unauthenticated", false, 77},
-    row{errc::permission_denied, "permission_denied", false, 77},
-    row{errc::capacity, "capacity", true, 75},
-    row{errc::deadline_exceeded, "deadline_exceeded", true, 75},
-    row{errc::unavailable, "unavailable", true, 69},
-    row{errc::unsupported, "unsupported", false, 69},
-    row{errc::wrong_phase, "wrong_phase", false, 65},
-    row{errc::sandbox_failed, "sandbox_failed", false, 76},
-    row{errc::too_large, "too_large", false, 65},
-    row{errc::no_shell, "no_shell", false, 72},
-    row{errc::exec_failed, "exec_failed", false, 72},
-    row{errc::io, "io", true, 74},
-    row{errc::protocol, "protocol", false, 76},
-    row{errc::corrupt, "corrupt", false, 74},
-    row{errc::cancelled, "cancelled", true, 75},
+    row{errc::ok, "ok", false, 0, 200},
+    row{errc::internal, "internal", false, 70, 500},
+    row{errc::invalid_argument, "invalid_argument", false, 64, 400},
+    row{errc::not_found, "not_found", false, 66, 404},
+    row{errc::already_exists, "already_exists", false, 73, 409},
+    row{errc::conflict, "conflict", false, 73, 409},
+    row{errc::unauthenticated, "unauthenticated", false, 77, 401},
+    row{errc::permission_denied, "permission_denied", false, 77, 403},
+    row{errc::capacity, "capacity", true, 75, 503},
+    row{errc::deadline_exceeded, "deadline_exceeded", true, 75, 504},
+    row{errc::unavailable, "unavailable", true, 69, 503},
+    row{errc::unsupported, "unsupported", false, 69, 501},
+    row{errc::wrong_phase, "wrong_phase", false, 65, 409},
+    row{errc::sandbox_failed, "sandbox_failed", false, 76, 410},
+    row{errc::too_large, "too_large", false, 65, 413},
+    row{errc::no_shell, "no_shell", false, 72, 422},
+    row{errc::exec_failed, "exec_failed", false, 72, 422},
+    row{errc::io, "io", true, 74, 507},
+    row{errc::protocol, "protocol", false, 76, 400},
+    row{errc::corrupt, "corrupt", false, 74, 500},
+    row{errc::cancelled, "cancelled", true, 75, 503},
 };
 
 const row& find(errc code) {
@@ -86,6 +87,10 @@ bool retryable(errc code) {
 }
 int exit_code(errc code) {
   return find(code).exit_code;
+}
+
+unsigned http_status(errc code) {
+  return find(code).http_status;
 }
 
 std::string error::to_string() const {

@@ -42,6 +42,9 @@ bool retryable(errc code);
 /// Exit code of the command line tools for this error (docs/errors.md).
 int exit_code(errc code);
 
+/// The status of an HTTP answer that is this error (docs/errors.md).
+unsigned http_status(errc code);
+
 struct error {
   errc code = errc::internal;
   std::string message;

@@ -3,23 +3,10 @@
 #include <openssl/evp.h>
 
 #include <array>
-#include <cstddef>
+
+#include "base/text.hpp"
 
 namespace dsec::base {
-namespace {
-
-std::string hex(const unsigned char* bytes, std::size_t count) {
-  constexpr std::string_view digits = "0123456789abcdef";
-  std::string out;
-  for (std::size_t i = 0; i < count; ++i) {
-    out += digits[bytes[i] >> 4U];
-    out += digits[bytes[i] & 15U];
-  }
-  return out;
-}
-
-}  // namespace
-
 sha256::sha256() : context_(EVP_MD_CTX_new()) {
   EVP_DigestInit_ex(context_.get(), EVP_sha256(), nullptr);
 }
@@ -34,7 +21,7 @@ std::string sha256::finish() {
   std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
   unsigned int size = 0;
   EVP_DigestFinal_ex(context_.get(), digest.data(), &size);
-  return hex(digest.data(), size);
+  return hex({reinterpret_cast<const char*>(digest.data()), size});
 }
 
 std::string sha256_of(std::string_view bytes) {

@@ -58,4 +58,15 @@ std::string shown(std::string_view bytes, std::size_t limit) {
   return out;
 }
 
+std::string hex(std::string_view bytes) {
+  constexpr std::string_view digits = "0123456789abcdef";
+  std::string out;
+  for (const char c : bytes) {
+    const auto byte = static_cast<unsigned char>(c);
+    out += digits[byte >> 4U];
+    out += digits[byte & 15U];
+  }
+  return out;
+}
+
 }  // namespace dsec::base

@@ -18,4 +18,7 @@ std::string as_utf8(std::string_view bytes);
 /// than that.
 std::string shown(std::string_view bytes, std::size_t limit);
 
+/// Lower-case hexadecimal digits of bytes.
+std::string hex(std::string_view bytes);
+
 }  // namespace dsec::base

@@ -63,6 +63,18 @@ int report(const base::error& e) {
   return base::exit_code(e.code);
 }
 
+void on_chosen(CLI::App& subcommand, context& shared,
+               std::function<base::result<void>(const base::config&)> action) {
+  subcommand.callback([&shared, action = std::move(action)] {
+    shared.chosen = [&shared, action] {
+      const auto c = shared.effective();
+      if (!c) return report(c.error());
+      const auto done = action(*c);
+      return done ? 0 : report(done.error());
+    };
+  });
+}
+
 int run(int argc, char** argv) {
   CLI::App app{description, "dsecd"};
   app.set_version_flag("--version", DSEC_VERSION);

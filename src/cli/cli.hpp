@@ -31,6 +31,11 @@ void add_places(CLI::App& subcommand, context& shared);
 /// Prints "dsecd: <error>" and returns its exit code.
 int report(const base::error& e);
 
+/// What the subcommand does when it is chosen: `action` with the effective configuration. Its
+/// error, or that of the configuration, is printed and is the exit code.
+void on_chosen(CLI::App& subcommand, context& shared,
+               std::function<base::result<void>(const base::config&)> action);
+
 /// "; N sandboxes run on: …" and how to go on from there.
 std::string left_running(const std::filesystem::path& state, std::size_t count);
 

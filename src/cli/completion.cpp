@@ -1,5 +1,6 @@
 // dsecd completion bash|zsh: a script for the shell that knows every subcommand and option, made of
 // the same parser that reads the command line. Pure.
+#include <array>
 #include <functional>
 #include <iostream>
 #include <set>
@@ -53,42 +54,45 @@ std::string words(const std::vector<place>& all) {
   return arms;
 }
 
-void print_bash(const std::vector<place>& all) {
-  std::cout << "# Put into a file that bash reads: dsecd completion bash > "
-               "/etc/bash_completion.d/dsecd\n"
-               "_dsecd() {\n"
-               "  local at=dsecd found= word\n"
-               "  for word in \"${COMP_WORDS[@]:1:COMP_CWORD-1}\"; do\n"
-               "    case \"$at $word\" in "
-            << steps(all)
-            << ") at=\"$at $word\" ;; esac\n"
-               "  done\n"
-               "  case \"$at\" in\n"
-            << words(all)
-            << "  esac\n"
-               "  COMPREPLY=($(compgen -W \"$found\" -- \"${COMP_WORDS[COMP_CWORD]}\"))\n"
-               "}\n"
-               "complete -o default -F _dsecd dsecd\n";
-}
+/// What differs between the shells.
+struct shell {
+  const char* name;
+  const char* begin;    // before the function
+  const char* typed;    // the words before the one to complete
+  const char* offer;    // gives $found to the shell
+  const char* end;      // after the function
+  const char* install;  // where a user puts it
+};
+constexpr std::array shells{
+    shell{"bash",
+          "# Put into a file that bash reads: dsecd completion bash > "
+          "/etc/bash_completion.d/dsecd\n",
+          "\"${COMP_WORDS[@]:1:COMP_CWORD-1}\"",
+          "  COMPREPLY=($(compgen -W \"$found\" -- \"${COMP_WORDS[COMP_CWORD]}\"))\n",
+          "complete -o default -F _dsecd dsecd\n", "source <(dsecd completion bash)"},
+    shell{"zsh",
+          "#compdef dsecd\n"
+          "# Put into a directory of $fpath: dsecd completion zsh > "
+          "/usr/local/share/zsh/site-functions/_dsecd\n",
+          "${words[2,CURRENT-1]}", "  compadd -- ${=found}\n  _files\n", "_dsecd \"$@\"\n",
+          "dsecd completion zsh > /tmp/_dsecd"},
+};
 
-void print_zsh(const std::vector<place>& all) {
-  std::cout << "#compdef dsecd\n"
-               "# Put into a directory of $fpath: dsecd completion zsh > "
-               "/usr/local/share/zsh/site-functions/_dsecd\n"
-               "_dsecd() {\n"
+void print(const shell& s, const std::vector<place>& all) {
+  std::cout << s.begin
+            << "_dsecd() {\n"
                "  local at=dsecd found= word\n"
-               "  for word in ${words[2,CURRENT-1]}; do\n"
+               "  for word in "
+            << s.typed
+            << "; do\n"
                "    case \"$at $word\" in "
             << steps(all)
             << ") at=\"$at $word\" ;; esac\n"
                "  done\n"
                "  case \"$at\" in\n"
-            << words(all)
-            << "  esac\n"
-               "  compadd -- ${=found}\n"
-               "  _files\n"
-               "}\n"
-               "_dsecd \"$@\"\n";
+            << words(all) << "  esac\n"
+            << s.offer << "}\n"
+            << s.end;
 }
 
 }  // namespace
@@ -100,15 +104,14 @@ void add_completion(CLI::App& app, context& shared) {
       "Examples:\n"
       "  dsecd completion bash > /etc/bash_completion.d/dsecd\n"
       "  dsecd completion zsh > /usr/local/share/zsh/site-functions/_dsecd\n");
-  for (const bool zsh : {false, true}) {
-    auto* shell = command->add_subcommand(zsh ? "zsh" : "bash", zsh ? "for zsh" : "for bash");
-    shell->footer(zsh ? "Examples:\n  dsecd completion zsh > /tmp/_dsecd\n"
-                      : "Examples:\n  source <(dsecd completion bash)\n");
-    shell->callback([&app, &shared, zsh] {
-      shared.chosen = [&app, zsh] {
+  for (const auto& s : shells) {
+    auto* one = command->add_subcommand(s.name, std::string("for ") + s.name);
+    one->footer(std::string("Examples:\n  ") + s.install + "\n");
+    one->callback([&app, &shared, &s] {
+      shared.chosen = [&app, &s] {
         std::vector<place> all;
         collect(app, "dsecd", all);
-        zsh ? print_zsh(all) : print_bash(all);
+        print(s, all);
         return 0;
       };
     });

@@ -15,13 +15,9 @@ void add_config(CLI::App& app, context& shared) {
                                              : "parse the file; silent when it is right");
     verb->add_option("--config,file", shared.config_file, "TOML file (default: embedded defaults)");
     verb->add_option("--state", shared.state, "state directory");
-    verb->callback([&shared, dump] {
-      shared.chosen = [&shared, dump] {
-        const auto c = shared.effective();
-        if (!c) return report(c.error());
-        if (dump) std::cout << base::dump_config(*c);
-        return 0;
-      };
+    on_chosen(*verb, shared, [dump](const base::config& c) -> base::result<void> {
+      if (dump) std::cout << base::dump_config(c);
+      return {};
     });
   }
 }

@@ -79,14 +79,7 @@ CLI::App* add_verb(CLI::App& image, context& shared, const std::string& name,
   verb->add_option("--config-file", shared.config_file,
                    "dsecd's TOML file, for [import]; not --config, which is the image's");
   verb->add_option("--state", shared.state, "state directory (default /var/lib/dsec)");
-  verb->callback([&shared, action = std::move(action)] {
-    shared.chosen = [&shared, action] {
-      const auto c = shared.effective();
-      if (!c) return report(c.error());
-      const auto done = action(*c);
-      return done ? 0 : report(done.error());
-    };
-  });
+  on_chosen(*verb, shared, std::move(action));
   return verb;
 }
 

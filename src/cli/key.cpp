@@ -85,14 +85,7 @@ CLI::App* add_verb(CLI::App& key, context& shared, const std::string& name, cons
                    std::function<base::result<void>(const base::config&)> action) {
   auto* verb = key.add_subcommand(name, help);
   add_places(*verb, shared);
-  verb->callback([&shared, action = std::move(action)] {
-    shared.chosen = [&shared, action] {
-      const auto c = shared.effective();
-      if (!c) return report(c.error());
-      const auto done = action(*c);
-      return done ? 0 : report(done.error());
-    };
-  });
+  on_chosen(*verb, shared, std::move(action));
   return verb;
 }
 

@@ -132,14 +132,7 @@ void add_purge(CLI::App& app, context& shared) {
       "purge", "stop the daemon and every sandbox and delete the state directory, images too");
   command->add_flag("--yes", *yes, "do not ask");
   add_places(*command, shared);
-  command->callback([&shared, yes] {
-    shared.chosen = [&shared, yes] {
-      const auto c = shared.effective();
-      if (!c) return report(c.error());
-      const auto done = purge(*c, *yes);
-      return done ? 0 : report(done.error());
-    };
-  });
+  on_chosen(*command, shared, [yes](const base::config& c) { return purge(c, *yes); });
 }
 
 }  // namespace dsec::cli

@@ -1,5 +1,7 @@
 #include "cli/reload.hpp"
 
+#include <algorithm>
+
 #include "base/log.hpp"
 #include "cli/notify.hpp"
 #include "cli/state_dir.hpp"
@@ -14,6 +16,14 @@ void reloader::reload() {
   else
     base::log::error("reload_failed", {{"why", done.error().to_string()}});
   notify_manager("READY=1");
+}
+
+int reloader::next_stop(const sigset_t& signals, const timespec* patience) {
+  while (true) {
+    const int signal = ::sigtimedwait(&signals, nullptr, patience);
+    if (signal != SIGHUP) return std::max(signal, 0);
+    reload();
+  }
 }
 
 base::result<void> reloader::try_reload() {

@@ -2,6 +2,8 @@
 // or is wrong leaves everything as it was, and the log says what it is. Main thread.
 #pragma once
 
+#include <signal.h>
+
 #include <functional>
 
 #include "actors/system.hpp"
@@ -21,6 +23,9 @@ class reloader {
       : running_(std::move(running)), read_(std::move(read)), node_(node), keys_(keys) {}
 
   void reload();
+  /// Waits for one of these signals (blocked) that is not SIGHUP, which reloads. 0: none came
+  /// within `patience`, or the wait was interrupted.
+  int next_stop(const sigset_t& signals, const timespec* patience = nullptr);
 
  private:
   base::result<void> try_reload();

@@ -72,7 +72,8 @@ base::result<base::config> effective(const context& shared, const options& o) {
 std::string find_lacks(backends::backend& backend) {
   std::string missing;
   for (const auto& item : backend.probe()) {
-    if (!item.have) missing += (missing.empty() ? "" : "; ") + item.what + ": " + item.detail;
+    if (item.have) continue;
+    missing += (missing.empty() ? "" : "; ") + item.what + ": " + item.detail + "; " + item.remedy;
   }
   return missing;
 }
@@ -82,12 +83,7 @@ std::string find_lacks(backends::backend& backend) {
 int wait_for_stop(const sigset_t& signals, actors::node& node, backends::backend& backend,
                   std::string missing, reloader& reload) {
   while (true) {
-    const int signal = missing.empty() ? ::sigwaitinfo(&signals, nullptr)
-                                       : ::sigtimedwait(&signals, nullptr, &probe_pause);
-    if (signal == SIGHUP) {
-      reload.reload();
-      continue;
-    }
+    const int signal = reload.next_stop(signals, missing.empty() ? nullptr : &probe_pause);
     if (signal > 0) return signal;
     if (missing.empty()) continue;  // interrupted
     missing = find_lacks(backend);

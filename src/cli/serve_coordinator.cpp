@@ -13,18 +13,6 @@
 
 namespace dsec::cli {
 
-namespace {
-
-int wait_for_stop(const sigset_t& signals, reloader& reload) {
-  while (true) {
-    const int signal = ::sigwaitinfo(&signals, nullptr);
-    if (signal != SIGHUP && signal > 0) return signal;
-    if (signal == SIGHUP) reload.reload();
-  }
-}
-
-}  // namespace
-
 base::result<void> serve_coordinator(const base::config& c, reloader::reader read) {
   const auto signals = block_signals();
   const base::paths where(c.state);
@@ -50,7 +38,8 @@ base::result<void> serve_coordinator(const base::config& c, reloader::reader rea
   reloader reload(c, std::move(read), *node, *keys);
   base::log::info("serving", {{"url", url}, {"state", c.state.string()}, {"role", "coordinator"}});
   notify_manager("READY=1");
-  const int signal = wait_for_stop(signals, reload);
+  int signal = 0;
+  while (signal == 0) signal = reload.next_stop(signals);
   keys->stop();
   base::log::info("stopping", {{"signal", signal}});
   notify_manager("STOPPING=1");

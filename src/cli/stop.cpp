@@ -100,14 +100,9 @@ void add_stop(CLI::App& app, context& shared) {
   stop->add_flag("--all", o->all, "end every sandbox, too, whether or not a daemon runs");
   stop->add_option("--timeout", o->timeout, "seconds to wait for its end")->capture_default_str();
   add_places(*stop, shared);
-  stop->callback([&shared, o] {
-    shared.chosen = [&shared, o] {
-      const auto c = shared.effective();
-      if (!c) return report(c.error());
-      const std::chrono::seconds patience(o->timeout);
-      const auto done = o->all ? stop_all(*c, patience) : stop_daemon(*c, patience);
-      return done ? 0 : report(done.error());
-    };
+  on_chosen(*stop, shared, [o](const base::config& c) {
+    const std::chrono::seconds patience(o->timeout);
+    return o->all ? stop_all(c, patience) : stop_daemon(c, patience);
   });
 }
 

@@ -37,4 +37,11 @@ base::result<nlohmann::json> parse_bounded_json(std::string_view text, std::stri
   }
 }
 
+base::result<nlohmann::json> parse_json_object(std::string_view text, std::string_view what) {
+  DSEC_TRY(auto document, parse_bounded_json(text, what));
+  if (!document.is_object())
+    return base::fail(base::errc::invalid_argument, std::string(what) + ": must be a JSON object");
+  return document;
+}
+
 }  // namespace dsec::fs

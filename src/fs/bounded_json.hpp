@@ -14,5 +14,7 @@ inline constexpr std::size_t max_json_depth = 32;
 inline constexpr std::size_t max_json_values = 50'000;  // each takes some ten times its text
 
 base::result<nlohmann::json> parse_bounded_json(std::string_view text, std::string_view what);
+/// The same for a text that must be an object.
+base::result<nlohmann::json> parse_json_object(std::string_view text, std::string_view what);
 
 }  // namespace dsec::fs

@@ -7,6 +7,7 @@
 
 #include "base/text.hpp"
 #include "fs/bounded_json.hpp"
+#include "fs/json_place.hpp"
 
 namespace dsec::fs {
 namespace {
@@ -21,31 +22,12 @@ constexpr std::array<std::string_view, 6> known_keys{"Env",        "WorkingDir",
 constexpr std::size_t max_path_bytes = 4095;
 constexpr std::size_t max_user_bytes = 256;
 
-/// Where in the text we are, for messages: "FILE: config.Env[3]".
-class place {
- public:
-  place(std::string_view what, std::string_view prefix)
-      : text_(std::string(what) + ": " + std::string(prefix)) {}
-  [[nodiscard]] place key(std::string_view k) const { return place(text_ + std::string(k)); }
-  [[nodiscard]] place index(std::size_t i) const {
-    return place(text_ + "[" + std::to_string(i) + "]");
-  }
-  [[nodiscard]] tl::unexpected<base::error> fail(std::string_view why,
-                                                 errc code = errc::invalid_argument) const {
-    return base::fail(code, text_ + " " + std::string(why));
-  }
-
- private:
-  explicit place(std::string text) : text_(std::move(text)) {}
-  std::string text_;
-};
-
 /// A name from the text itself, safe to print.
 std::string quoted(const std::string& name) {
   return json(base::shown(name, 80)).dump(-1, ' ', true, json::error_handler_t::replace);
 }
 
-result<std::string> text_of(const json& value, const place& at,
+result<std::string> text_of(const json& value, const json_place& at,
                             std::size_t limit = max_config_string) {
   if (!value.is_string()) return at.fail("must be a string");
   const auto& text = value.get_ref<const std::string&>();
@@ -56,7 +38,7 @@ result<std::string> text_of(const json& value, const place& at,
 }
 
 /// An absent key, null and [] all mean "nothing": Docker writes any of them.
-result<std::vector<std::string>> texts_of(const json& value, const place& at) {
+result<std::vector<std::string>> texts_of(const json& value, const json_place& at) {
   std::vector<std::string> out;
   if (value.is_null()) return out;
   if (!value.is_array()) return at.fail("must be a list of strings");
@@ -72,7 +54,7 @@ result<std::vector<std::string>> texts_of(const json& value, const place& at) {
 }
 
 /// "" means "nothing" too.
-result<std::optional<std::string>> scalar_of(const json& value, const place& at,
+result<std::optional<std::string>> scalar_of(const json& value, const json_place& at,
                                              std::size_t limit) {
   if (value.is_null()) return std::nullopt;
   DSEC_TRY(auto text, text_of(value, at, limit));
@@ -96,7 +78,7 @@ const std::string* variable(const image_config& config, std::string_view name) {
   return found == config.env.end() ? nullptr : &found->second;
 }
 
-result<void> read_env(image_config& config, const json& value, const place& at) {
+result<void> read_env(image_config& config, const json& value, const json_place& at) {
   DSEC_TRY(const auto entries, texts_of(value, at));
   for (std::size_t i = 0; i < entries.size(); ++i) {
     const auto equals = entries[i].find('=');
@@ -106,7 +88,7 @@ result<void> read_env(image_config& config, const json& value, const place& at) 
   return {};
 }
 
-result<void> read_labels(image_config& config, const json& value, const place& at) {
+result<void> read_labels(image_config& config, const json& value, const json_place& at) {
   if (value.is_null()) return {};
   if (!value.is_object()) return at.fail("must be an object of strings");
   if (value.size() > max_config_entries) {
@@ -116,12 +98,12 @@ result<void> read_labels(image_config& config, const json& value, const place& a
   for (const auto& [name, label] : value.items()) {
     if (name.empty() || name.size() > max_path_bytes)
       return at.fail("has a name that is empty or too long");
-    DSEC_TRY(config.labels[name], text_of(label, at.key("[" + quoted(name) + "]")));
+    DSEC_TRY(config.labels[name], text_of(label, at.member(quoted(name))));
   }
   return {};
 }
 
-result<void> read_scalars(image_config& config, const json& object, const place& at) {
+result<void> read_scalars(image_config& config, const json& object, const json_place& at) {
   const auto member = [&](const char* key) { return object.value(key, json()); };
   DSEC_TRY(config.cwd, scalar_of(member("WorkingDir"), at.key("WorkingDir"), max_path_bytes));
   if (config.cwd && !config.cwd->starts_with('/'))
@@ -137,7 +119,7 @@ result<void> read_scalars(image_config& config, const json& object, const place&
 
 /// Go's JSON matches keys in any case, so "env" works in Docker and would be lost here without a
 /// word.
-result<void> refuse_wrong_case(const json& object, const place& at) {
+result<void> refuse_wrong_case(const json& object, const json_place& at) {
   const auto same = [](char a, char b) {
     return std::tolower(static_cast<unsigned char>(a)) ==
            std::tolower(static_cast<unsigned char>(b));
@@ -195,9 +177,7 @@ constexpr std::string_view usual_path =
 }  // namespace
 
 result<image_config> parse_image_config(std::string_view text, std::string_view what) {
-  DSEC_TRY(const auto document, parse_bounded_json(text, what));
-  if (!document.is_object())
-    return fail(errc::invalid_argument, std::string(what) + ": must be a JSON object");
+  DSEC_TRY(const auto document, parse_json_object(text, what));
   if (document.contains("schemaVersion")) {
     return fail(errc::invalid_argument,
                 std::string(what) +
@@ -205,10 +185,10 @@ result<image_config> parse_image_config(std::string_view text, std::string_view 
   }
   const auto inner = document.find("config");
   const bool whole = inner != document.end();
-  const place at(what, whole ? "config." : "");
+  const json_place at(what, whole ? "config" : "");
   image_config config;
   if (whole && inner->is_null()) return config;
-  if (whole && !inner->is_object()) return place(what, "").key("config").fail("must be an object");
+  if (whole && !inner->is_object()) return json_place(what).key("config").fail("must be an object");
   const json& object = whole ? *inner : document;
   DSEC_CHECK(refuse_wrong_case(object, at));
   DSEC_CHECK(read_env(config, object.value("Env", json()), at.key("Env")));

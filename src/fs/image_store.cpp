@@ -137,7 +137,7 @@ result<std::vector<image>> image_store::list(std::vector<base::error>* damaged) 
     DSEC_TRY(const auto names, names_in(manifests(paths_, kind)));
     for (const auto& file_name : names) {
       auto loaded = parse_manifest_file_name(kind, file_name).and_then([&](const image_name& n) {
-        return load(n);
+        return load_cached(n);
       });
       if (loaded) {
         images.push_back(std::move(*loaded));

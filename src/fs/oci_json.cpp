@@ -4,6 +4,7 @@
 
 #include "fs/bounded_json.hpp"
 #include "fs/files.hpp"
+#include "fs/json_place.hpp"
 #include "fs/printable.hpp"
 
 namespace dsec::fs {
@@ -38,30 +39,7 @@ constexpr std::array<std::string_view, 2> index_types{
     "application/vnd.oci.image.index.v1+json",
     "application/vnd.docker.distribution.manifest.list.v2+json"};
 
-/// Where in the text we are, for messages: "FILE: layers[3].digest".
-class place {
- public:
-  explicit place(std::string text) : text_(std::move(text)) {}
-  [[nodiscard]] place key(std::string_view k) const {
-    return place(text_ + (text_.ends_with(' ') ? "" : ".") + std::string(k));
-  }
-  [[nodiscard]] place index(std::size_t i) const {
-    return place(text_ + "[" + std::to_string(i) + "]");
-  }
-  [[nodiscard]] tl::unexpected<base::error> fail(std::string_view why,
-                                                 errc code = errc::invalid_argument) const {
-    return base::fail(code, text_ + " " + std::string(why));
-  }
-
- private:
-  std::string text_;
-};
-
-place begin(std::string_view what) {
-  return place(std::string(what) + ": ");
-}
-
-result<std::string> text_of(const json& object, const char* key, const place& at) {
+result<std::string> text_of(const json& object, const char* key, const json_place& at) {
   constexpr std::size_t max_text = 4096;
   const auto found = object.find(key);
   if (found == object.end() || found->is_null()) return std::string();
@@ -71,7 +49,7 @@ result<std::string> text_of(const json& object, const char* key, const place& at
   return text;
 }
 
-result<std::string> digest_of(const std::string& text, const place& at) {
+result<std::string> digest_of(const std::string& text, const json_place& at) {
   if (!text.starts_with(sha256_prefix)) {
     const bool other = text.find(':') != std::string::npos;
     return at.fail("is not a sha256 digest: '" + printable(text) + "'",
@@ -82,7 +60,7 @@ result<std::string> digest_of(const std::string& text, const place& at) {
   return hex;
 }
 
-result<oci_platform> platform_of(const json& object, const place& at) {
+result<oci_platform> platform_of(const json& object, const json_place& at) {
   if (!object.is_object()) return at.fail("must be an object");
   oci_platform p;
   DSEC_TRY(p.os, text_of(object, "os", at));
@@ -91,7 +69,7 @@ result<oci_platform> platform_of(const json& object, const place& at) {
   return p;
 }
 
-result<oci_descriptor> descriptor_of(const json& object, const place& at) {
+result<oci_descriptor> descriptor_of(const json& object, const json_place& at) {
   if (!object.is_object()) return at.fail("must be an object");
   oci_descriptor d;
   DSEC_TRY(d.media_type, text_of(object, "mediaType", at));
@@ -114,7 +92,7 @@ result<oci_descriptor> descriptor_of(const json& object, const place& at) {
 
 /// A list that must be there.
 result<const json*> list_of(const json& object, const char* key, std::size_t most,
-                            const place& at) {
+                            const json_place& at) {
   const auto found = object.find(key);
   if (found == object.end() || !found->is_array()) return at.key(key).fail("must be a list");
   if (found->size() > most) {
@@ -123,14 +101,7 @@ result<const json*> list_of(const json& object, const char* key, std::size_t mos
   return &*found;
 }
 
-result<json> object_of(std::string_view text, std::string_view what) {
-  DSEC_TRY(auto document, parse_bounded_json(text, what));
-  if (!document.is_object())
-    return fail(errc::invalid_argument, std::string(what) + ": must be a JSON object");
-  return document;
-}
-
-result<void> check_schema_version(const json& document, const place& at) {
+result<void> check_schema_version(const json& document, const json_place& at) {
   const auto version = document.find("schemaVersion");
   if (version == document.end() || !version->is_number_unsigned())
     return at.key("schemaVersion").fail("must be 2");
@@ -139,7 +110,7 @@ result<void> check_schema_version(const json& document, const place& at) {
   return {};
 }
 
-result<oci_layer> layer_of(const json& object, const place& at) {
+result<oci_layer> layer_of(const json& object, const json_place& at) {
   oci_layer l;
   DSEC_TRY(l.blob, descriptor_of(object, at));
   for (const auto& type : layer_types) {
@@ -165,8 +136,8 @@ bool oci_descriptor::is_index() const {
 }
 
 result<std::vector<oci_descriptor>> parse_oci_index(std::string_view text, std::string_view what) {
-  DSEC_TRY(const auto document, object_of(text, what));
-  const auto at = begin(what);
+  DSEC_TRY(const auto document, parse_json_object(text, what));
+  const json_place at(what);
   DSEC_CHECK(check_schema_version(document, at));
   DSEC_TRY(const auto* list, list_of(document, "manifests", max_oci_manifests, at));
   std::vector<oci_descriptor> out;
@@ -178,8 +149,8 @@ result<std::vector<oci_descriptor>> parse_oci_index(std::string_view text, std::
 }
 
 result<oci_manifest> parse_oci_manifest(std::string_view text, std::string_view what) {
-  DSEC_TRY(const auto document, object_of(text, what));
-  const auto at = begin(what);
+  DSEC_TRY(const auto document, parse_json_object(text, what));
+  const json_place at(what);
   DSEC_CHECK(check_schema_version(document, at));
   oci_manifest m;
   DSEC_TRY(m.config, descriptor_of(document.value("config", json()), at.key("config")));
@@ -192,8 +163,8 @@ result<oci_manifest> parse_oci_manifest(std::string_view text, std::string_view 
 }
 
 result<oci_image_config> parse_oci_config(std::string_view text, std::string_view what) {
-  DSEC_TRY(const auto document, object_of(text, what));
-  const auto at = begin(what);
+  DSEC_TRY(const auto document, parse_json_object(text, what));
+  const json_place at(what);
   oci_image_config out;
   DSEC_TRY(out.platform, platform_of(document, at));
   const auto root = document.find("rootfs");
@@ -215,10 +186,10 @@ result<oci_image_config> parse_oci_config(std::string_view text, std::string_vie
 }
 
 result<void> check_oci_layout(std::string_view text, std::string_view what) {
-  DSEC_TRY(const auto document, object_of(text, what));
-  DSEC_TRY(const auto version, text_of(document, "imageLayoutVersion", begin(what)));
+  DSEC_TRY(const auto document, parse_json_object(text, what));
+  DSEC_TRY(const auto version, text_of(document, "imageLayoutVersion", json_place(what)));
   if (version.starts_with("1.")) return {};
-  return begin(what)
+  return json_place(what)
       .key("imageLayoutVersion")
       .fail("'" + printable(version) + "' is not a version that is understood: 1.0.0",
             errc::unsupported);

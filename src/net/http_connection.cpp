@@ -222,7 +222,7 @@ class http_connection final : public peer, public std::enable_shared_from_this<h
   }
 
   void refuse(errc code, std::string_view why) {
-    refuse(static_cast<http::status>(http_status(code)), code, why);
+    refuse(static_cast<http::status>(base::http_status(code)), code, why);
   }
 
   /// With a status that HTTP has for just that.

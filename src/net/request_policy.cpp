@@ -114,48 +114,6 @@ std::optional<std::string_view> bearer_token(std::string_view authorization) {
   return key.substr(first);
 }
 
-unsigned http_status(base::errc code) {
-  using base::errc;
-  switch (code) {
-    case errc::ok:
-      return 200;
-    case errc::invalid_argument:
-    case errc::protocol:
-      return 400;
-    case errc::unauthenticated:
-      return 401;
-    case errc::permission_denied:
-      return 403;
-    case errc::not_found:
-      return 404;
-    case errc::already_exists:
-    case errc::conflict:
-    case errc::wrong_phase:
-      return 409;
-    case errc::sandbox_failed:
-      return 410;
-    case errc::too_large:
-      return 413;
-    case errc::no_shell:
-    case errc::exec_failed:
-      return 422;
-    case errc::unsupported:
-      return 501;
-    case errc::capacity:
-    case errc::unavailable:
-    case errc::cancelled:
-      return 503;
-    case errc::deadline_exceeded:
-      return 504;
-    case errc::io:
-      return 507;
-    case errc::internal:
-    case errc::corrupt:
-      break;
-  }
-  return 500;
-}
-
 std::optional<std::string_view> ticket_of(std::string_view offered) {
   const auto found = first_of(offered, is_ticket);
   if (found.empty()) return std::nullopt;

@@ -1,5 +1,5 @@
 // What an HTTP request must look like before the gateway listens to it: Host, Origin and
-// Authorization, and the status and typed error bodies of refusals. Pure functions over text, any
+// Authorization, and the typed error bodies of refusals. Pure functions over text, any
 // thread; nothing here can fail.
 #pragma once
 
@@ -34,9 +34,6 @@ bool origin_allowed(std::string_view origin, std::string_view host, bool secure 
 
 /// KEY of "Bearer KEY"; nullopt for any other scheme or an empty key.
 std::optional<std::string_view> bearer_token(std::string_view authorization);
-
-/// The status of an HTTP answer that is this error (docs/errors.md).
-unsigned http_status(base::errc code);
 
 /// TICKET of "dsec.ticket.TICKET" among the subprotocols that a client offers.
 std::optional<std::string_view> ticket_of(std::string_view offered);

@@ -1,6 +1,5 @@
 #include "proto/peer.hpp"
 
-#include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
 
@@ -8,6 +7,8 @@
 #include <array>
 
 #include "base/ids.hpp"
+#include "base/text.hpp"
+#include "proto/text.hpp"
 
 namespace dsec::proto {
 namespace {
@@ -19,10 +20,6 @@ constexpr std::size_t nonce_bits = 256;
 constexpr std::size_t longest_name = 64;
 /// Of an edge: room for the rest of its sandboxes' ids.
 constexpr std::size_t longest_edge = 40;
-
-std::string text_of(capnp::Text::Reader t) {
-  return {t.begin(), t.size()};
-}
 
 /// With its length before it, so that two lists of parts are never one text.
 void append(std::string& to, std::string_view part) {
@@ -90,17 +87,7 @@ std::string peer_proof(std::string_view secret, peer_side side, const peer_hello
              &size) == nullptr) {
     return {};  // equal to no proof
   }
-  static constexpr std::string_view hex = "0123456789abcdef";
-  std::string out;
-  for (const auto byte : mac) {
-    out += hex[byte >> 4U];
-    out += hex[byte & 15U];
-  }
-  return out;
-}
-
-bool same_proof(std::string_view a, std::string_view b) {
-  return !a.empty() && a.size() == b.size() && CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
+  return base::hex({reinterpret_cast<const char*>(mac.data()), size});
 }
 
 std::string peer_nonce() {

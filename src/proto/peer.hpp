@@ -42,11 +42,9 @@ base::result<peer_hello> read_hello(PeerMessage::Reader message);
 frame hello_frame(const peer_hello& hello);
 
 enum class peer_side : std::uint8_t { worker, coordinator };
-/// The proof of one side, as text.
+/// The proof of one side, as text; compared with base::same_secret.
 std::string peer_proof(std::string_view secret, peer_side side, const peer_hello& hello,
                        std::string_view coordinator_nonce);
-/// In a time that says nothing about where they differ.
-bool same_proof(std::string_view a, std::string_view b);
 
 /// A nonce: 256 random bits as text.
 std::string peer_nonce();

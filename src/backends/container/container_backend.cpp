@@ -133,12 +133,7 @@ container_backend::~container_backend() {
 }
 
 std::vector<backends::probe_item> container_backend::probe() {
-  std::vector<backends::probe_item> all;
-  for (auto& item : probe_host(host_->paths.state(), node_)) {
-    if (!item.have) item.detail += "; " + item.remedy;
-    all.push_back({std::move(item.what), item.have, std::move(item.detail)});
-  }
-  return all;
+  return probe_host(host_->paths.state(), node_);
 }
 
 result<std::unique_ptr<backends::instance>> container_backend::start(

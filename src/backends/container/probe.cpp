@@ -25,7 +25,7 @@ using base::result;
 
 constexpr auto timeout = std::chrono::seconds(10);
 
-host_item item(std::string what, const result<std::string>& found, std::string remedy) {
+backends::probe_item item(std::string what, const result<std::string>& found, std::string remedy) {
   if (found) return {std::move(what), true, *found, std::move(remedy)};
   return {std::move(what), false, found.error().to_string(), std::move(remedy)};
 }
@@ -146,13 +146,13 @@ result<std::string> try_backend(const base::node_config& node, const std::filesy
 
 }  // namespace
 
-std::vector<host_item> probe_host(const std::filesystem::path& state,
-                                  const base::node_config& worker) {
+std::vector<backends::probe_item> probe_host(const std::filesystem::path& state,
+                                             const base::node_config& worker) {
   auto node = worker;
   node.instance += "-probe";
   node.slot_pool = 0;
   const auto scratch = std::filesystem::weakly_canonical(state) / "probe";
-  std::vector<host_item> items;
+  std::vector<backends::probe_item> items;
   items.push_back(item("control group hierarchies", describe_hierarchies(),
                        "mount cgroup2 at /sys/fs/cgroup, or version 1 with cpu, memory and pids"));
   const auto groups = try_groups(node, scratch);

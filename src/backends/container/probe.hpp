@@ -4,7 +4,6 @@
 #pragma once
 
 #include <filesystem>
-#include <string>
 #include <vector>
 
 #include "backends/backend.hpp"
@@ -12,17 +11,9 @@
 
 namespace dsec::container {
 
-/// One thing that is needed.
-struct host_item {
-  std::string what;
-  bool have = false;
-  std::string detail;  // how it was found, or what came of trying
-  std::string remedy;  // how to mend it where it is missing
-};
-
 /// Works as an instance of its own, `<instance>-probe` in `<state>/probe`, with the worker's user
 /// ids. `state` must exist: uppers and layers lie on its file system; its lock is the caller's.
-std::vector<host_item> probe_host(const std::filesystem::path& state,
-                                  const base::node_config& worker);
+std::vector<backends::probe_item> probe_host(const std::filesystem::path& state,
+                                             const base::node_config& worker);
 
 }  // namespace dsec::container

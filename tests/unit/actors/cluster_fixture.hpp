@@ -107,6 +107,10 @@ class cluster_fixture : public door {
   std::size_t live(const std::string& name) { return node(name).backend->live(); }
   /// As /healthz says it.
   std::string health() { return env->health->healthz().json; }
+  /// What every worker has available, bytes; told with its next report.
+  void set_memory(std::uint64_t available) {
+    for (auto& [name, w] : workers) w.node->memory.available = available;
+  }
   std::string running_sandbox(client& c, const std::string& key = {});
 
   std::map<std::string, worker> workers;

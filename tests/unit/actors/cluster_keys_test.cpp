@@ -90,7 +90,7 @@ TEST_CASE("creates of one key that come at once make one sandbox") {
 TEST_CASE("of creates of one key the next has its turn when the first is refused") {
   cluster_fixture c({"w1", "w2"});
   client alice(c, "alice");
-  for (const char* w : {"w1", "w2"}) c.node(w).memory.available = 0;
+  c.set_memory(0);
   c.advance(2s);
   const auto first = alice.ask(create(), 3000, "key");
   const auto second = alice.ask(create(), 60'000, "key");
@@ -98,7 +98,7 @@ TEST_CASE("of creates of one key the next has its turn when the first is refused
   REQUIRE(alice.got(first));
   CHECK(alice.got(first)->code == "capacity");
   CHECK_FALSE(alice.got(second));
-  for (const char* w : {"w1", "w2"}) c.node(w).memory.available = 8ULL << 30U;
+  c.set_memory(8ULL << 30U);
   c.advance(4s);
   REQUIRE(alice.got(second));
   CHECK(alice.got(second)->phase == "running");
@@ -180,7 +180,7 @@ TEST_CASE("a stop that comes before its create has the create make nothing") {
 TEST_CASE("a create that waits is withdrawn by its key wherever it waits") {
   cluster_fixture c({"w1", "w2"});
   client alice(c, "alice");
-  for (const char* w : {"w1", "w2"}) c.node(w).memory.available = 0;
+  c.set_memory(0);
   c.advance(2s);
   const auto waits = alice.ask(create(), 60'000, "key");
   c.advance(GENERATE(50ms, 120ms, 450ms, 900ms, 1500ms));
@@ -189,7 +189,7 @@ TEST_CASE("a create that waits is withdrawn by its key wherever it waits") {
   REQUIRE(alice.got(told));
   REQUIRE(alice.got(waits));
   CHECK(alice.got(waits)->code == "cancelled");
-  for (const char* w : {"w1", "w2"}) c.node(w).memory.available = 8ULL << 30U;
+  c.set_memory(8ULL << 30U);
   c.advance(3s);
   CHECK(all_live(c) == 0);
 }

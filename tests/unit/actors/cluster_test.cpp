@@ -149,7 +149,7 @@ TEST_CASE("what a worker refuses for want of room goes to another one") {
 TEST_CASE("a create that fits nowhere waits, goes wherever room comes, and is refused in the end") {
   cluster_fixture c({"w1", "w2"});
   client alice(c, "alice");
-  for (const char* w : {"w1", "w2"}) c.node(w).memory.available = 0;
+  c.set_memory(0);
   c.advance(2s);
   const auto late = alice.ask(create(), 5000);
   const auto lucky = alice.ask(create(), 60'000);

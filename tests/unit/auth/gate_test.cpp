@@ -4,6 +4,7 @@
 #include <set>
 
 #include "auth/api_key.hpp"
+#include "base/secret.hpp"
 
 using namespace dsec::auth;
 using namespace std::chrono_literals;
@@ -23,9 +24,9 @@ TEST_CASE("keys are random, long enough, and known by SHA-256") {
   CHECK(made.begin()->size() == 5 + 32);  // 160 bits at 5 a character
   CHECK(made.begin()->starts_with("dsec_"));
   CHECK(hash_of("abc") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
-  CHECK(same_hash(hash_of("abc"), hash_of("abc")));
-  CHECK_FALSE(same_hash(hash_of("abc"), hash_of("abd")));
-  CHECK_FALSE(same_hash("", ""));
+  CHECK(dsec::base::same_secret(hash_of("abc"), hash_of("abc")));
+  CHECK_FALSE(dsec::base::same_secret(hash_of("abc"), hash_of("abd")));
+  CHECK_FALSE(dsec::base::same_secret("", ""));
 }
 
 TEST_CASE("a key lets its principal in until it is gone") {

@@ -5,6 +5,7 @@
 #include <catch2/catch.hpp>
 #include <string>
 
+#include "base/secret.hpp"
 #include "proto/client.capnp.h"
 
 using namespace dsec::proto;
@@ -67,15 +68,18 @@ TEST_CASE("a proof depends on the secret, the side and everything that was said"
   const auto nonce = peer_nonce();
   const std::string secret(32, 's');
   const auto proof = peer_proof(secret, peer_side::worker, h, nonce);
-  CHECK(same_proof(proof, peer_proof(secret, peer_side::worker, h, nonce)));
-  CHECK_FALSE(same_proof(proof, peer_proof(secret, peer_side::coordinator, h, nonce)));
-  CHECK_FALSE(same_proof(proof, peer_proof(std::string(32, 't'), peer_side::worker, h, nonce)));
-  CHECK_FALSE(same_proof(proof, peer_proof(secret, peer_side::worker, h, peer_nonce())));
+  CHECK(dsec::base::same_secret(proof, peer_proof(secret, peer_side::worker, h, nonce)));
+  CHECK_FALSE(dsec::base::same_secret(proof, peer_proof(secret, peer_side::coordinator, h, nonce)));
+  CHECK_FALSE(dsec::base::same_secret(
+      proof, peer_proof(std::string(32, 't'), peer_side::worker, h, nonce)));
+  CHECK_FALSE(
+      dsec::base::same_secret(proof, peer_proof(secret, peer_side::worker, h, peer_nonce())));
   for (const auto part :
        {&peer_hello::edge, &peer_hello::node_id, &peer_hello::nonce, &peer_hello::program}) {
     auto other = h;
     other.*part += "x";
-    CHECK_FALSE(same_proof(proof, peer_proof(secret, peer_side::worker, other, nonce)));
+    CHECK_FALSE(
+        dsec::base::same_secret(proof, peer_proof(secret, peer_side::worker, other, nonce)));
   }
   // Where one part ends and the next begins counts.
   auto a = h, b = h;
@@ -83,8 +87,8 @@ TEST_CASE("a proof depends on the secret, the side and everything that was said"
   b.edge = "a", b.node_id = "bc";
   CHECK(peer_proof(secret, peer_side::worker, a, nonce) !=
         peer_proof(secret, peer_side::worker, b, nonce));
-  CHECK_FALSE(same_proof("", ""));
-  CHECK_FALSE(same_proof(proof, proof.substr(1)));
+  CHECK_FALSE(dsec::base::same_secret("", ""));
+  CHECK_FALSE(dsec::base::same_secret(proof, proof.substr(1)));
 }
 
 TEST_CASE("a reply gets another id and is otherwise the same") {

@@ -6,7 +6,6 @@
 #include <string>
 
 #include "base/error.hpp"
-#include "net/request_policy.hpp"
 
 using dsec::base::errc;
 
@@ -47,7 +46,7 @@ TEST_CASE("the page on errors says what every code is, and knows no other") {
     REQUIRE(found);
     CHECK(found.mapped().retry == retryable(code));
     CHECK(found.mapped().exit_code == exit_code(code));
-    CHECK(found.mapped().http_status == dsec::net::http_status(code));
+    CHECK(found.mapped().http_status == dsec::base::http_status(code));
   }
   for (const auto& [name, rest] : rows) FAIL_CHECK("no code is called " << name);
 }
