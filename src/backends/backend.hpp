@@ -164,7 +164,7 @@ struct recovered {
 struct probe_item {
   std::string what;
   bool have = false;
-  std::string detail;  // how it was found, or what came of trying
+  std::string detail;    // how it was found, or what came of trying
   std::string remedy{};  // how to mend it where it is missing
 };
 

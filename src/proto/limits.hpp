@@ -23,8 +23,8 @@ inline constexpr std::size_t max_data_bytes = 8U << 20U;
 inline constexpr std::size_t max_output_bytes = 4U << 20U;
 /// Segments in one Cap'n Proto message.
 inline constexpr std::size_t max_segments = 64;
-/// Words a reader may traverse of a message of `words`, so that neither shared sub-objects nor lists
-/// of nothing amplify: what is small stays cheap, and nothing costs more than 8 x the largest
+/// Words a reader may traverse of a message of `words`, so that neither shared sub-objects nor
+/// lists of nothing amplify: what is small stays cheap, and nothing costs more than 8 x the largest
 /// message.
 constexpr std::uint64_t traversal_limit_words(std::size_t words) {
   constexpr std::uint64_t most = 8 * max_message_bytes / 8;
