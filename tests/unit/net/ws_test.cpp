@@ -30,7 +30,7 @@ dsec::proto::frame pong(std::uint64_t id) {
 }
 
 /// The session of a client that is let in and has said one binary message of two.
-std::shared_ptr<ws_session> after_a_ping(gateway_fixture& gateway, raw_client& client) {
+std::shared_ptr<dsec::net::ws_session> after_a_ping(gateway_fixture& gateway, raw_client& client) {
   REQUIRE(client.upgrade("right-key") == 101);
   auto session = gateway.session();
   session->grant(2);
