@@ -41,6 +41,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
+    # A shell's background jobs ignore Ctrl-C, and so would what is started here.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     if ARRANGEMENT not in ("all", "cluster"):
         pytest.exit("DSEC_E2E_ARRANGEMENT must be all or cluster", 1)
     if os.geteuid() != 0:

@@ -36,18 +36,17 @@ def own_cluster(request: pytest.FixtureRequest, tiny_tree: Path) -> Iterator[Clu
 
 
 def one_on_each(cluster: Cluster) -> dict[str, Sandbox]:
-    """A sandbox on every worker, by its name."""
+    """A sandbox on every worker, by its name. A worker is used once it has reported the images."""
     found: dict[str, Sandbox] = {}
-    for _ in range(10 * len(cluster.workers)):
+
+    def on_all() -> bool:
         sandbox = Sandbox.create(TINY, memory_mb=32)
-        edge = sandbox.id.rpartition("-")[0]
-        if edge in found:
+        if found.setdefault(sandbox.id.rpartition("-")[0], sandbox) is not sandbox:
             sandbox.stop()
-        else:
-            found[edge] = sandbox
-        if len(found) == len(cluster.workers):
-            return found
-    raise AssertionError(f"all creates went to {list(found)}")
+        return len(found) == len(cluster.workers)
+
+    assert host.eventually(on_all, SLACK), f"all creates went to {list(found)}"
+    return found
 
 
 def test_sandboxes_of_two_workers_are_created_used_listed_and_stopped(cluster: Cluster):

@@ -13,6 +13,11 @@ from libdsec._loop import loop_thread
 TEST_SECONDS = 60
 
 
+def pytest_sessionstart() -> None:
+    # A shell's background jobs ignore Ctrl-C, and so would what is started here.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 @pytest.fixture(autouse=True)
 def _alarm() -> Iterator[None]:
     def hung(*_: object) -> None:
