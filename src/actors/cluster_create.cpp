@@ -250,7 +250,8 @@ cluster_state::creation cluster_state::end_creation(std::uint64_t token) {
 /// the next of them takes its turn.
 void cluster_state::finish(std::uint64_t token, const proto::frame& answer,
                            const std::string& edge) {
-  const proto::frame said = answer;  // it may be the creation's own
+  // A copy: it may be the creation's own.
+  const proto::frame said = answer;  // NOLINT(performance-unnecessary-copy-initialization)
   auto c = end_creation(token);
   c.first.who.answer(said);
   const bool made = !edge.empty() && !refusal_in(said) && nodes.contains(edge);
@@ -275,6 +276,7 @@ void cluster_state::fail(std::uint64_t token, const base::error& why, std::strin
 
 void cluster_state::go_on_creating() {
   std::vector<std::uint64_t> tokens;
+  tokens.reserve(creations.size());
   for (const auto& [token, c] : creations) tokens.push_back(token);
   for (const auto token : tokens) advance(token);
   for (const auto& [token, c] : creations) {

@@ -61,6 +61,7 @@ void cluster_state::on_listed(std::uint64_t token, const std::string& edge,
 
 void cluster_state::go_on_listing() {
   std::vector<std::uint64_t> tokens;
+  tokens.reserve(gatherings.size());
   for (const auto& [token, g] : gatherings) tokens.push_back(token);
   for (const auto token : tokens) {
     if (gatherings.contains(token)) ask_all(token);

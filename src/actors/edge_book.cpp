@@ -27,6 +27,7 @@ std::optional<edge_book::time_point> edge_book::gone_since(const std::string& ed
 
 std::vector<std::string> edge_book::names() const {
   std::vector<std::string> out;
+  out.reserve(edges_.size());
   for (const auto& [edge, gone] : edges_) out.push_back(edge);
   return out;
 }

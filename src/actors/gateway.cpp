@@ -115,7 +115,7 @@ net::session_handler open_connection(caf::actor_system& system, connection_setup
 }
 
 ws_conn_actor open_relayed_connection(caf::actor_system& system, connection_setup to,
-                                      std::shared_ptr<relay_session> session,
+                                      const std::shared_ptr<relay_session>& session,
                                       std::shared_ptr<const caller> from) {
   const auto gateway = to.gateway;
   ws_conn_actor connection =

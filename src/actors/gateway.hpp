@@ -74,7 +74,7 @@ net::session_handler open_connection(caf::actor_system& system, connection_setup
 
 /// The same for a client whose connection is a coordinator's: it has said hello there.
 ws_conn_actor open_relayed_connection(caf::actor_system& system, connection_setup to,
-                                      std::shared_ptr<relay_session> session,
+                                      const std::shared_ptr<relay_session>& session,
                                       std::shared_ptr<const caller> from);
 
 }  // namespace dsec::actors

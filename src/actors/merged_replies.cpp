@@ -111,6 +111,7 @@ proto::frame merged_images(std::uint64_t id, const std::vector<edge_answer>& ans
     }
   }
   std::vector<proto::Image::Reader> readers;
+  readers.reserve(all.size());
   for (const auto& [key, image] : all) readers.push_back(image.first);
   capnp::MallocMessageBuilder message;
   auto reply = message.initRoot<proto::Reply>();

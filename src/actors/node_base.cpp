@@ -40,7 +40,7 @@ base::result<void> node_base::listen(net::listener_callbacks callbacks) {
 
 net::session_handler node_base::open_client(const std::string& edge_name,
                                             const std::shared_ptr<lease_table>& leases,
-                                            std::shared_ptr<net::ws_session> session,
+                                            const std::shared_ptr<net::ws_session>& session,
                                             net::connection_info info) {
   const auto gateway = slot_->get();
   if (!gateway || health_->draining()) return turn_away(*session);

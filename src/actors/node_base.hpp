@@ -42,7 +42,7 @@ class node_base : public node {
   /// The listener's `opened` of clients. Any thread.
   net::session_handler open_client(const std::string& edge_name,
                                    const std::shared_ptr<lease_table>& leases,
-                                   std::shared_ptr<net::ws_session> session,
+                                   const std::shared_ptr<net::ws_session>& session,
                                    net::connection_info info);
   /// Ends connections and actors, then does the rest. Gives up when all of it takes longer than
   /// `grace`. Nothing happens when no root was spawned, or a second time.

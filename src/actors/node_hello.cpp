@@ -66,6 +66,7 @@ void node_state::welcome(const node_welcome& w) {
   at = stage::up;
   args.session->send(welcome_frame());
   std::vector<lease_changed> held;
+  held.reserve(w.leases.size());
   for (const auto& [principal, what] : w.leases) held.push_back({principal, what, true});
   if (!held.empty()) args.session->send(leases_frame(held));
   base::log::info("worker_connected", {{"edge", hello.edge},

@@ -72,6 +72,7 @@ std::vector<std::string> places(const std::vector<candidate>& from, std::uint64_
            std::tie(b.lacks_images, b.lacks_room, b.fullness);
   });
   std::vector<std::string> out;
+  out.reserve(all.size());
   for (const auto& p : all) out.push_back(*p.edge);
   return out;
 }

@@ -17,10 +17,10 @@ using body = proto::PeerMessage::Body;
 
 std::chrono::milliseconds back_off(unsigned n, double chance) {
   constexpr std::int64_t first = 50, most = 1000;
-  const auto whole = std::min(most, first << std::min(n, 10U));
+  const auto half = std::min(most, first << std::min(n, 10U)) / 2;
   // Between half of it and all: workers that lost one coordinator do not come back at once.
-  return std::chrono::milliseconds(
-      whole / 2 + static_cast<std::int64_t>(static_cast<double>(whole / 2) * chance));
+  return std::chrono::milliseconds(half +
+                                   static_cast<std::int64_t>(static_cast<double>(half) * chance));
 }
 
 uplink_state::~uplink_state() {

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <exception>
 #include <sstream>
 #include <variant>
 #include <vector>
@@ -19,7 +20,7 @@
 
 namespace dsec::base {
 
-struct impossible_toml {};
+struct impossible_toml : std::exception {};
 constexpr void throw_unless(bool possible) {
   if (!possible) throw impossible_toml{};
 }
@@ -379,9 +380,7 @@ std::string dump_config(const config& c) {
     std::visit(
         [&](auto* field) {
           using field_type = std::remove_pointer_t<decltype(field)>;
-          if constexpr (std::is_arithmetic_v<field_type>) {
-            out << toml::table{{k.name, *field}};
-          } else if constexpr (std::is_same_v<field_type, std::vector<std::string>>) {
+          if constexpr (std::is_same_v<field_type, std::vector<std::string>>) {
             toml::array list;
             for (const auto& one : *field) list.push_back(one);
             out << toml::table{{k.name, list}};

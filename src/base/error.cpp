@@ -102,7 +102,7 @@ std::string error::to_string() const {
   }
   text += " (";
   text += dsec::base::to_string(code);
-  text += ")";
+  text += ')';
   return text;
 }
 

@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <cstdint>
 #include <cstdlib>
 #include <iostream>
@@ -41,7 +42,7 @@ std::uint64_t parse_share(const std::string& text) {
   char* end = nullptr;
   const double percent = std::strtod(text.c_str(), &end);
   if (std::string_view(end) != "%" || !(percent >= 0.01 && percent <= 100)) return 0;
-  return static_cast<std::uint64_t>(percent * (armed::whole / 100.0) + 0.5);
+  return static_cast<std::uint64_t>(std::llround(percent * (armed::whole / 100.0)));
 }
 
 std::uint64_t seed() {

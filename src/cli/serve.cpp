@@ -177,7 +177,8 @@ base::result<void> serve(const base::config& c, bool worker, reloader::reader re
   node->leave(stop_grace);
   DSEC_TRY(const auto living, count_living(where));
   base::log::info("sandboxes_left", {{"count", living}});
-  if (signal == SIGINT) std::cout << "dsecd: stopped" << left_running(c.state, living) << std::endl;
+  if (signal == SIGINT)
+    std::cout << "dsecd: stopped" << left_running(c.state, living) << '\n' << std::flush;
   return {};
 }
 

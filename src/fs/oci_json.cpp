@@ -11,7 +11,6 @@ namespace dsec::fs {
 namespace {
 
 using base::errc;
-using base::fail;
 using base::result;
 using nlohmann::json;
 using unpack::compression;

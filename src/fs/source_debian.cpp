@@ -115,7 +115,7 @@ class debian_source final : public image_source {
                                             const progress& tell) override {
     if (::geteuid() != 0)
       return fail(errc::permission_denied, "debian: sources can only be built by root");
-    const auto root = scratch / "root";
+    auto root = scratch / "root";
     DSEC_TRY(const auto argv, command(scratch, root));
     base::subprocess_spec spec;
     spec.argv = argv;

@@ -79,7 +79,7 @@ class scanner {
     DSEC_TRY(const auto names, read_names(stream.get(), relative));
     for (const auto& name : names) {
       struct stat st {};
-      if (::fstatat(::dirfd(stream.get()), name.c_str(), &st, AT_SYMLINK_NOFOLLOW) != 0) {
+      if (::fstatat(static_cast<int>(fd), name.c_str(), &st, AT_SYMLINK_NOFOLLOW) != 0) {
         return fail_errno("stat " + full(relative + "/" + name));
       }
       const auto path = relative == "." ? name : relative + "/" + name;

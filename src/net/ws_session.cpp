@@ -558,8 +558,8 @@ void serve_websocket(std::shared_ptr<hub> h, wire w, hub_place place, http_reque
   made->start(std::move(upgrade));
 }
 
-void open_websocket(std::shared_ptr<hub> h, wire w, hub_place place, std::string host,
-                    std::string path, connection_info info, session_opened opened,
+void open_websocket(std::shared_ptr<hub> h, wire w, hub_place place, const std::string& host,
+                    const std::string& path, connection_info info, session_opened opened,
                     std::function<void(base::error)> failed, const traffic& t) {
   auto made = std::make_shared<session>(std::move(h), std::move(w), std::move(place),
                                         std::move(info), std::move(opened), t);

@@ -34,8 +34,8 @@ void serve_websocket(std::shared_ptr<hub> h, wire w, hub_place place, http_reque
 
 /// Asks for the upgrade to `path` and serves the session; `failed` says why there is none. Call on
 /// the wire's strand.
-void open_websocket(std::shared_ptr<hub> h, wire w, hub_place place, std::string host,
-                    std::string path, connection_info info, session_opened opened,
+void open_websocket(std::shared_ptr<hub> h, wire w, hub_place place, const std::string& host,
+                    const std::string& path, connection_info info, session_opened opened,
                     std::function<void(base::error)> failed, const traffic& t);
 
 }  // namespace dsec::net

@@ -19,7 +19,7 @@ using base::result;
 using nlohmann::json;
 
 /// Objects and lists may alternate.
-constexpr std::size_t max_json_depth = 2 * nesting_limit;
+constexpr std::size_t max_json_depth = std::size_t{2} * nesting_limit;
 constexpr std::size_t shown_bytes = 80;
 
 result<json> parse(std::string_view text) {

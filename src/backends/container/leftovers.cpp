@@ -105,7 +105,7 @@ result<void> leftovers::end() {
   // What an earlier call has killed is dead by now, or stays yet.
   const auto until = sys::after(known_ ? again_timeout : death_timeout);
   if (!known_) DSEC_CHECK(kill_all());
-  const auto ended = end_rest(until);
+  auto ended = end_rest(until);
   if (!known_) DSEC_CHECK(drop_files());
   known_ = true;
   return ended;

@@ -105,7 +105,7 @@ base::result<std::unique_ptr<backends::instance>> backend::start(const backends:
     return base::fail(errc::unavailable, "what an earlier run left has not been ended yet");
   DSEC_CHECK(host_->step("start", spec.sandbox_id));
   auto made = host_->make(spec);
-  made->attach(tie_, guarded(std::move(sink), tie_));
+  made->attach(tie_, guarded(sink, tie_));
   host_->note("start " + spec.sandbox_id);
   return std::make_unique<handle>(host_, std::move(made), tie_);
 }
@@ -117,7 +117,7 @@ base::result<backends::recovered> backend::recover(const backends::start_spec& s
   if (!found) return base::fail(errc::not_found, "nothing is left of '" + spec.sandbox_id + "'");
   auto out = found->describe();
   out.instance = std::make_unique<handle>(host_, found, tie_);
-  found->attach(tie_, guarded(std::move(sink), tie_));
+  found->attach(tie_, guarded(sink, tie_));
   found->tell_news();
   return out;
 }

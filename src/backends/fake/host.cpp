@@ -19,8 +19,8 @@ void host::fail(const std::string& sandbox_id, base::cause why, std::string deta
   must_be(find(sandbox_id), sandbox_id)->fail(why, std::move(detail));
 }
 
-void host::finish(const std::string& sandbox_id, const std::string& command_id, fate f) {
-  must_be(find(sandbox_id), sandbox_id)->finish(command_id, std::move(f));
+void host::finish(const std::string& sandbox_id, const std::string& command_id, const fate& f) {
+  must_be(find(sandbox_id), sandbox_id)->finish(command_id, f);
 }
 
 void host::write(const std::string& sandbox_id, const std::string& command_id,

@@ -31,7 +31,7 @@ class host {
   /// The sandbox dies by itself.
   void fail(const std::string& sandbox_id, base::cause why, std::string detail);
   /// Ends a held command.
-  void finish(const std::string& sandbox_id, const std::string& command_id, fate f = {});
+  void finish(const std::string& sandbox_id, const std::string& command_id, const fate& f = {});
   /// A held command writes to its stdout.
   void write(const std::string& sandbox_id, const std::string& command_id, std::string_view text);
   /// It ends together with the launcher, while no dsecd is there to hear of it.

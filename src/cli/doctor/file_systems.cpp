@@ -36,7 +36,7 @@ result<void> make_directory(const path& p) {
 }
 
 result<path> write_image(const path& scratch) {
-  const auto image = scratch / "empty.erofs";
+  auto image = scratch / "empty.erofs";
   DSEC_TRY(const auto file, sys::open_at(AT_FDCWD, image, O_WRONLY | O_CREAT | O_TRUNC, 0600));
   const auto bytes = container::empty_erofs_image();
   if (::write(file.get(), bytes.data(), bytes.size()) != static_cast<ssize_t>(bytes.size()))
