@@ -66,13 +66,13 @@ class channel_link {
   bool send_hello();
   kept& at(uint32_t i) { return ring_[(first_ + i) % capacity]; }
 
-  kept ring_[capacity] = {};
   uint32_t first_ = 0, count_ = 0;  // of the kept ones
   uint32_t unsent_ = 0;  // index, from first_, of the first that was not sent since the last hello
   uint32_t last_seq_ = 0;
   uint32_t received_ = 0;
   uint32_t hello_commands_ = 0;
   bool hello_due_ = false;
+  kept ring_[capacity] = {};
 };
 
 }  // namespace dsec::guest::aether

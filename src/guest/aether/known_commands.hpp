@@ -33,9 +33,9 @@ class known_commands {
  private:
   int room(uint32_t acknowledged);
 
+  int used_ = 0;  // entries beyond were never used: short scans, few pages
   uint64_t hashes_[capacity] = {};
   known_command entries_[capacity] = {};
-  int used_ = 0;  // entries beyond were never used: short scans, few pages
 };
 
 }  // namespace dsec::guest::aether

@@ -83,11 +83,11 @@ class live_commands {
   }
 
  private:
-  live_command table_[capacity];
   int used_ = 0;  // none is live at or beyond this index
   uint32_t count_ = 0;
   uint32_t limit_ = 0;
   uint64_t next_order_ = 0;
+  live_command table_[capacity];
 };
 
 }  // namespace dsec::guest::aether

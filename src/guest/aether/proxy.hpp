@@ -76,17 +76,19 @@ class proxy {
   bool out_of_memory(const live_command& c);
   uint64_t oom_kills_of_all() const;
 
+  // What an idle sandbox has used of this is memory that it holds: small members first, tables
+  // last, and in them what is always used before the entries, of which the first are used first.
   boot_body boot_ = {};
   poller events_;
-  channel_link channel_;
-  spawner_link spawner_;
-  groups groups_;
-  known_commands known_;
-  live_commands live_;
   unique_fd signals_;
   bool channel_writable_wanted_ = false;
   bool hello_said_ = false;  // said once the spawner is ready
   bool reap_again_ = false;
+  spawner_link spawner_;
+  groups groups_;
+  live_commands live_;
+  channel_link channel_;
+  known_commands known_;
 };
 
 }  // namespace dsec::guest::aether
