@@ -1,4 +1,4 @@
-// The WebSocket phase of a connection; internal to src/net. See ws_session.cpp.
+// The WebSocket phase of a connection; internal to src/net. See session.hpp.
 #pragma once
 
 #include <boost/beast/http/message.hpp>
