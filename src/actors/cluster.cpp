@@ -121,6 +121,8 @@ node_welcome cluster_state::on_joins(const node_joins& m) {
   worker_node w;
   w.node_id = m.node_id;
   w.node = m.node;
+  w.heard = now();
+  deadlines.want(self, w.heard + report_patience);
   nodes.insert_or_assign(m.edge, std::move(w));
   self->monitor(m.node);
   if (book->joined(m.edge)) remember();
@@ -145,12 +147,33 @@ void cluster_state::on_reported(const node_reported& m) {
   const auto it = nodes.find(m.edge);
   if (it == nodes.end() || it->second.node.id() != m.node) return;
   auto& w = it->second;
+  const auto takes = [&] {
+    return w.report && w.report->unhealthy.empty() && !w.report->load.draining;
+  };
   const bool first = !w.report;
+  const bool took = takes();
   if (m.report.images) images[m.edge] = {m.report.images->begin(), m.report.images->end()};
   w.report = m.report;
-  if (!first) return;
-  say_who_is_there();
-  go_on_creating();  // it can be counted with only now
+  w.heard = now();
+  w.silent = false;
+  if (first) say_who_is_there();
+  // Creates may have waited for it: for what it knows, or for somebody who takes them.
+  if (first || (!took && takes())) look_at_all();
+}
+
+/// Pings are answered by its I/O threads; what its actors were asked they may never answer. A link
+/// that is cut answers all of it. Looked at twice: it may be us who did not run meanwhile.
+void cluster_state::cut_silent() {
+  for (auto& [edge, w] : nodes) {
+    const auto late = w.heard + report_patience;
+    if (late > now()) {
+      deadlines.want(self, late);
+    } else if (!std::exchange(w.silent, true)) {
+      deadlines.want(self, now() + pause_between_rounds);
+    } else {
+      caf::anon_send(w.node, close_link{"the worker does not report"});
+    }
+  }
 }
 
 void cluster_state::on_lease(const lease_changed& m) {
@@ -199,6 +222,7 @@ void cluster_state::on_alarm(const alarm_rang& rang) {
     remember();
     say_who_is_there();
   }
+  cut_silent();
   go_on_finding();
   go_on_listing();
   go_on_creating();
@@ -218,7 +242,7 @@ cluster_self::behavior_type cluster(cluster_self::stateful_pointer<cluster_state
       [self](const node_reported& m) { self->state.on_reported(m); },
       [self](const lease_changed& m) { self->state.on_lease(m); },
       [self](const alarm_rang& m) { self->state.on_alarm(m); },
-      [self](const answer_made& m) { self->state.desk.deliver(m); },
+      [self](const lists_merged& m) { self->state.on_listed(m.token, {}, &m.merged); },
       [self](edges_saved) { self->state.on_saved(); },
   };
 }

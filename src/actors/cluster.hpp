@@ -45,13 +45,22 @@ struct coordinator_env {
   std::size_t candidates = 3;                    // workers that a key may lead to
   std::chrono::milliseconds lost_after{10'000};  // who is gone for so long is not waited for
   std::uint64_t default_limit_bytes = 0;         // memory of a sandbox that names none
+  /// Creates on their way to a worker, those that wait for another of their key included.
+  std::size_t max_creates = 32'768;
+  /// Where many creates fit nowhere each try is more patient: a second sees no more of them.
+  std::size_t tries_per_second = 10'000;
 };
 using coordinator_ptr = std::shared_ptr<const coordinator_env>;
 
 /// To itself: the names of the workers are written.
 struct edges_saved {};
+/// To itself: what some workers have listed, as one answer.
+struct lists_merged {
+  std::uint64_t token = 0;
+  proto::frame merged;
+};
 
-using cluster_self = cluster_actor::extend<caf::reacts_to<alarm_rang>, caf::reacts_to<answer_made>,
+using cluster_self = cluster_actor::extend<caf::reacts_to<alarm_rang>, caf::reacts_to<lists_merged>,
                                            caf::reacts_to<edges_saved>>;
 
 struct cluster_state {
@@ -71,11 +80,22 @@ struct cluster_state {
   static constexpr std::chrono::milliseconds pause_between_rounds{250};
   /// An answer that comes so long before the deadline leaves time for another try.
   static constexpr std::chrono::milliseconds shortest_try{300};
+  /// A worker that is connected and has said nothing of itself for so long does not work.
+  static constexpr std::chrono::seconds report_patience{10};
+  /// Lists that workers are asked for at once; further ones wait, and beyond that are refused.
+  static constexpr std::size_t lists_at_once = 2;
+  static constexpr std::size_t max_lists = 1024;
+  /// Workers that one list asks at once, and what of their answers is held unmerged: an answer may
+  /// be as large as a message.
+  static constexpr std::size_t asked_at_once = 8;
+  static constexpr std::size_t unmerged_bytes = 32U << 20U;
 
   struct worker_node {
     std::string node_id;
     node_actor node;
     std::optional<node_report> report;
+    time_point heard;        // of the last report; at first, since when it is there
+    bool silent = false;     // it has not reported in time; one more look and it is cut off
     std::uint64_t sent = 0;  // creates
   };
   struct finding {
@@ -105,6 +125,7 @@ struct cluster_state {
     step at = step::ask;
     time_point patient_until;     // while no worker is there
     time_point not_before;        // the next round
+    time_point look_at;           // stands in `due`, until it is asked for or placed
     std::set<std::string> tried;  // in this round
     unsigned rounds = 0;
     std::map<std::string, std::string> lacking;  // who does not have the images, in its words
@@ -112,17 +133,22 @@ struct cluster_state {
     std::optional<proto::frame> refusal;         // the last one
     bool gone = false;                           // its connection is
   };
+  /// A list of what all workers have.
   struct gathering {
     gathering(waiter w, call c, bool i) : who(std::move(w)), request(std::move(c)), images(i) {}
 
     waiter who;
     call request;
-    bool images;            // else sandboxes
-    time_point until;       // workers are waited for
-    std::size_t asked = 0;  // who have not answered yet; 0: it waits
+    bool images;       // else sandboxes
+    time_point until;  // workers are waited for
+    bool begun = false;
+    std::vector<std::string> to_ask;
+    std::size_t asked = 0;  // who have not answered yet, and merges under way
     bool lost_one = false;  // a link went meanwhile
     std::vector<edge_answer> answers;
+    std::size_t bytes = 0;            // of the answers
     std::vector<std::string> silent;  // who did not answer
+    bool ending = false;              // the last merge is under way
   };
   struct key_answers {
     std::map<std::string, key_state> said;  // by worker
@@ -138,12 +164,13 @@ struct cluster_state {
   std::map<std::string, std::set<std::string>> images;
   std::vector<finding> findings;  // that wait for a worker
   std::map<std::uint64_t, creation> creations;
+  std::size_t creates = 0;                             // in all of them
+  std::set<std::pair<time_point, std::uint64_t>> due;  // when to look again at which
   std::map<key_of_create, std::uint64_t> keys_under_way;
-  std::map<std::uint64_t, gathering> gatherings;
+  std::map<std::uint64_t, gathering> gatherings;  // in the order in which they came
   std::uint64_t last_token = 0;
   bool saving = false;   // the names of the workers
   bool unsaved = false;  // they have changed since
-  answer_desk desk;
   alarm deadlines;
 
   explicit cluster_state(cluster_self::pointer s) : self(s) {}
@@ -160,6 +187,7 @@ struct cluster_state {
   void on_abandoned(const creates_abandoned& m);
   void on_alarm(const alarm_rang& rang);
   void on_saved();
+  void on_listed(std::uint64_t token, const std::string& edge, const proto::frame* answer);
 
  private:
   [[nodiscard]] time_point now() const { return self->clock().now(); }
@@ -168,6 +196,7 @@ struct cluster_state {
   [[nodiscard]] std::optional<found_sandbox> found_now(const find_sandbox& m) const;
   void go_on_finding();
   void say_who_is_there();
+  void cut_silent();
 
   // cluster_create.cpp
   caf::result<reply> on_create(const call& c, proto::Request::Reader request);
@@ -176,16 +205,20 @@ struct cluster_state {
   void ask_for_key(std::uint64_t token, creation& c);
   void on_key_found(std::uint64_t token, const key_answers& heard);
   void place(std::uint64_t token, creation& c);
-  void begin_round(creation& c);
+  void begin_round(std::uint64_t token, creation& c);
   void send_to(std::uint64_t token, creation& c, const std::string& edge,
                std::optional<std::chrono::milliseconds> admit);
   void on_created(std::uint64_t token, const std::string& edge, const proto::frame& answer);
   void on_create_lost(std::uint64_t token);
   [[nodiscard]] std::vector<std::string> order_for(const creation& c) const;
+  [[nodiscard]] std::chrono::milliseconds patience_of_try(const creation& c) const;
   creation end_creation(std::uint64_t token);
   void finish(std::uint64_t token, const proto::frame& answer, const std::string& edge);
   void fail(std::uint64_t token, const base::error& why, std::string_view object = {});
+  /// No later than its deadline.
+  void look_again(std::uint64_t token, creation& c, time_point at);
   void go_on_creating();
+  void look_at_all();
   void drop_abandoned(const creates_abandoned& m);
 
   // cluster_keys.cpp
@@ -209,9 +242,12 @@ struct cluster_state {
 
   // cluster_list.cpp
   caf::result<reply> gather(const call& c, bool images);
-  void ask_all(std::uint64_t token);
   void go_on_listing();
-  void on_listed(std::uint64_t token, const std::string& edge, const proto::frame* answer);
+  [[nodiscard]] bool waits_for_workers(gathering& g);
+  void begin_asking(gathering& g);
+  void ask_some(std::uint64_t token);
+  void merge(std::uint64_t token, gathering& g);
+  void refuse_list(std::uint64_t token, const base::error& why);
 };
 
 cluster_self::behavior_type cluster(cluster_self::stateful_pointer<cluster_state> self,
@@ -220,3 +256,4 @@ cluster_self::behavior_type cluster(cluster_self::stateful_pointer<cluster_state
 }  // namespace dsec::actors
 
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::edges_saved)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::lists_merged)

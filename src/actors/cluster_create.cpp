@@ -47,6 +47,13 @@ std::optional<refusal> refusal_in(const proto::frame& answer) {
 caf::result<reply> cluster_state::on_create(const call& c, proto::Request::Reader request) {
   auto key = idempotency_key(request.getIdempotencyKey());
   if (!key) return reply(error_reply(c.id, key.error()));
+  if (creates >= env->max_creates) {
+    return reply(error_reply(c.id, {errc::capacity,
+                                    "create queue: " + std::to_string(env->max_creates) +
+                                        " creates are on their way to workers; try again",
+                                    0}));
+  }
+  ++creates;
   create_waiter w{{self->make_response_promise<reply>(), c.id, c.deadline}, c};
   auto promise = w.who.promise;
   const auto under_way = keys_under_way.find({c.from->principal, *key});
@@ -69,17 +76,24 @@ void cluster_state::begin_creation(create_waiter first, wanted what) {
   c.patient_until = now() + place_patience;
   if (!key.empty())
     keys_under_way.insert_or_assign(key_of_create{c.first.request.from->principal, key}, token);
-  deadlines.want(self, c.first.who.deadline);
   creations.emplace(token, std::move(c));
   advance(token);
 }
 
+void cluster_state::look_again(std::uint64_t token, creation& c, time_point at) {
+  due.erase({c.look_at, token});
+  c.look_at = std::min(at, c.first.who.deadline);
+  due.emplace(c.look_at, token);
+  deadlines.want(self, c.look_at);
+}
+
 /// Does what can be done now; what waits for a worker or for its time is looked at again when one
-/// joins and when the alarm rings.
+/// joins and when that has come.
 void cluster_state::advance(std::uint64_t token) {
   const auto it = creations.find(token);
   if (it == creations.end()) return;
   auto& c = it->second;
+  due.erase({c.look_at, token});
   if (c.at == step::asking || c.at == step::placed) return;
   if (c.gone) return fail(token, {errc::cancelled, "its client has gone", 0});
   if (c.first.who.deadline <= now()) {
@@ -92,8 +106,10 @@ void cluster_state::advance(std::uint64_t token) {
 void cluster_state::ask_for_key(std::uint64_t token, creation& c) {
   const key_of_create key{c.first.request.from->principal, c.what.key};
   const auto edges = askable(key, c.what.images);
-  // It may have made the sandbox, and is waited for until it is lost.
-  if (!first_gone(edges).empty()) return deadlines.want(self, now() + pause_between_rounds);
+  // It may have made the sandbox, and is waited for until it is lost; when it is back, its first
+  // report has all creates looked at.
+  if (const auto gone = first_gone(edges); !gone.empty())
+    return look_again(token, c, *book->gone_since(gone) + env->lost_after);
   c.at = step::asking;
   ask_key(key, edges, [this, token](const key_answers& heard) { on_key_found(token, heard); });
 }
@@ -113,7 +129,7 @@ void cluster_state::on_key_found(std::uint64_t token, const key_answers& heard) 
   if (holder_gone || !heard.complete) {
     // One that went after it had said so is the one; one that went before it had answered may be.
     c.at = step::ask;
-    return deadlines.want(self, now() + pause_between_rounds);
+    return look_again(token, c, now() + pause_between_rounds);
   }
   c.at = step::place;
   advance(token);
@@ -147,10 +163,10 @@ void cluster_state::place(std::uint64_t token, creation& c) {
   // A try that cannot end in time says less than the last one.
   if (c.refusal && c.first.who.deadline - now() <= shortest_try)
     return finish(token, *c.refusal, {});
-  if (c.not_before > now()) return deadlines.want(self, c.not_before);
+  if (c.not_before > now()) return look_again(token, c, c.not_before);
   const auto order = order_for(c);
   if (order.empty()) {
-    if (c.patient_until > now()) return deadlines.want(self, c.patient_until);
+    if (c.patient_until > now()) return look_again(token, c, c.patient_until);
     return fail(token, {errc::unavailable,
                         nodes.empty() ? "no worker is connected to this coordinator; try again"
                                       : "no worker takes sandboxes now; try again",
@@ -168,16 +184,21 @@ void cluster_state::place(std::uint64_t token, creation& c) {
   }
   const auto next = std::find_if(left.begin(), left.end(),
                                  [&](const auto& edge) { return !c.tried.contains(edge); });
-  if (next == left.end()) return begin_round(c);
+  if (next == left.end()) return begin_round(token, c);
   if (left.size() == 1) return send_to(token, c, *next, {});
-  send_to(token, c, *next, c.rounds == 0 ? first_try : further_try);
+  send_to(token, c, *next, patience_of_try(c));
 }
 
-void cluster_state::begin_round(creation& c) {
+std::chrono::milliseconds cluster_state::patience_of_try(const creation& c) const {
+  const std::chrono::milliseconds crowded(creates * 1000 / env->tries_per_second);
+  return std::max(crowded, c.rounds == 0 ? first_try : further_try);
+}
+
+void cluster_state::begin_round(std::uint64_t token, creation& c) {
   ++c.rounds;
   c.tried.clear();
   c.not_before = now() + pause_between_rounds;
-  deadlines.want(self, c.not_before);
+  look_again(token, c, c.not_before);
   base::log::debug("create_waits", {{"trace", c.first.request.trace}, {"rounds", c.rounds}});
 }
 
@@ -213,7 +234,7 @@ void cluster_state::on_created(std::uint64_t token, const std::string& edge,
   } else if (is(errc::unavailable) && time_left && !c.what.key.empty()) {
     // It was on its way there when that worker stopped, or a part of it died: it may be made yet.
     c.at = step::ask;
-    return deadlines.want(self, now() + pause_between_rounds);
+    return look_again(token, c, now() + pause_between_rounds);
   } else {
     return finish(token, answer, edge);
   }
@@ -236,11 +257,13 @@ void cluster_state::on_create_lost(std::uint64_t token) {
   c.tried.clear();
   c.at = step::ask;
   // It asks once the link is known to be gone.
-  c.gone ? advance(token) : deadlines.want(self, now() + pause_between_rounds);
+  c.gone ? advance(token) : look_again(token, c, now() + pause_between_rounds);
 }
 
 cluster_state::creation cluster_state::end_creation(std::uint64_t token) {
   auto c = std::move(creations.extract(token).mapped());
+  due.erase({c.look_at, token});
+  --creates;
   const auto& key = c.what.key;
   if (!key.empty()) keys_under_way.erase({c.first.request.from->principal, key});
   return c;
@@ -257,6 +280,8 @@ void cluster_state::finish(std::uint64_t token, const proto::frame& answer,
   const bool made = !edge.empty() && !refusal_in(said) && nodes.contains(edge);
   for (auto& f : c.followers) {
     if (made) {
+      --creates;
+      ++nodes.at(edge).sent;
       f.who.promise.delegate(nodes.at(edge).node, f.request);
       continue;
     }
@@ -276,19 +301,25 @@ void cluster_state::fail(std::uint64_t token, const base::error& why, std::strin
 
 void cluster_state::go_on_creating() {
   std::vector<std::uint64_t> tokens;
-  tokens.reserve(creations.size());
-  for (const auto& [token, c] : creations) tokens.push_back(token);
+  for (auto it = due.begin(); it != due.end() && it->first <= now(); ++it)
+    tokens.push_back(it->second);
   for (const auto token : tokens) advance(token);
-  for (const auto& [token, c] : creations) {
-    if (c.at != step::placed) deadlines.want(self, c.first.who.deadline);
-  }
+  if (!due.empty()) deadlines.want(self, due.begin()->first);
+}
+
+void cluster_state::look_at_all() {
+  std::vector<std::uint64_t> tokens;
+  tokens.reserve(due.size());
+  for (const auto& [at, token] : due) tokens.push_back(token);
+  for (const auto token : tokens) advance(token);
 }
 
 /// What a worker has is withdrawn there.
 void cluster_state::drop_abandoned(const creates_abandoned& m) {
   std::vector<std::uint64_t> waiting;
   for (auto& [token, c] : creations) {
-    std::erase_if(c.followers, [&](const create_waiter& f) { return f.request.from == m.from; });
+    creates -= std::erase_if(c.followers,
+                             [&](const create_waiter& f) { return f.request.from == m.from; });
     if (c.first.request.from != m.from) continue;
     c.gone = true;
     waiting.push_back(token);

@@ -120,6 +120,7 @@ caf::result<reply> cluster_state::withdraw(const call& c, const key_of_create& k
   if (under_way != keys_under_way.end() && creations.at(under_way->second).at == step::place) {
     // All were asked, and nothing is made of it anywhere.
     auto followers = std::exchange(creations.at(under_way->second).followers, {});
+    creates -= followers.size();
     const base::error cancelled{errc::cancelled, "it was withdrawn by its client", 0};
     for (auto& f : followers) f.who.refuse(cancelled);
     fail(under_way->second, cancelled);

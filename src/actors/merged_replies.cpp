@@ -30,6 +30,7 @@ class open_answers {
       const auto ok = proto::guarded([&] {
         const auto reply = reader->getRoot<proto::Reply>();
         if (reply.getBody().isError()) return silent.push_back(a.edge);
+        for (const auto e : reply.getUnreachable()) silent.push_back(proto::text_of(e));
         read_.emplace_back(a.edge, reply);
         truncated_ = truncated_ || reply.getTruncated();
       });
@@ -107,7 +108,8 @@ proto::frame merged_images(std::uint64_t id, const std::vector<edge_answer>& ans
                                      proto::text_of(i.getTag()), proto::text_of(i.getDigest())},
                                     i, std::vector<std::string>())
                         .first->second;
-      known.second.push_back(edge);
+      for (const auto e : i.getEdges()) known.second.push_back(proto::text_of(e));
+      if (!edge.empty()) known.second.push_back(edge);
     }
   }
   std::vector<proto::Image::Reader> readers;

@@ -11,7 +11,7 @@
 namespace dsec::actors {
 
 struct edge_answer {
-  std::string edge;
+  std::string edge;  // empty: of several, as made here
   proto::frame reply;
 };
 

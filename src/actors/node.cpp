@@ -14,6 +14,16 @@ namespace dsec::actors {
 using base::errc;
 using body = proto::PeerMessage::Body;
 
+namespace {
+
+bool is_create(const call& c) {
+  const auto is =
+      c.request.read([](proto::Request::Reader r) { return r.getBody().isCreateSandbox(); });
+  return is && *is;
+}
+
+}  // namespace
+
 node_state::~node_state() {
   for (auto& [id, p] : calls) p.promise.deliver(caf::make_error(caf::sec::request_receiver_down));
   for (auto& [id, p] : key_calls) p.deliver(caf::make_error(caf::sec::request_receiver_down));
@@ -84,6 +94,7 @@ void node_state::let_go_held() {
 node_state::pending node_state::take(std::unordered_map<std::uint64_t, pending>::iterator it) {
   const bool waits = std::find(held.begin(), held.end(), it->first) != held.end();
   if (!waits) under_way -= it->second.weight;
+  if (waits && is_create(it->second.request)) ++unsent;
   auto p = std::move(it->second);
   calls.erase(it);
   return p;
@@ -124,10 +135,12 @@ base::result<void> node_state::on_message(proto::PeerMessage::Reader message) {
   switch (b.which()) {
     case body::REPLY:
       return on_reply(b.getReply());
-    case body::REPORT:
-      caf::anon_send(args.cluster,
-                     node_reported{hello.edge, self->id(), read_report(b.getReport())});
+    case body::REPORT: {
+      auto report = read_report(b.getReport());
+      report.creates += unsent;  // there is nothing of them to be counted
+      caf::anon_send(args.cluster, node_reported{hello.edge, self->id(), std::move(report)});
       return {};
+    }
     case body::FOUND_KEY: {
       auto found = key_calls.extract(b.getFoundKey().getCallId());
       if (found) found.mapped().deliver(found_key{read_key_state(b.getFoundKey())});

@@ -75,6 +75,7 @@ struct node_state {
   std::unordered_map<std::uint64_t, caf::typed_response_promise<found_key>> key_calls;
   std::deque<std::uint64_t> held;  // calls that wait for room
   std::size_t under_way = 0;       // bytes, of large ones
+  std::uint64_t unsent = 0;        // creates that never left here
   alarm deadlines;
 
   explicit node_state(node_self::pointer s) : self(s) {}

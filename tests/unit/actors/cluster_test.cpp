@@ -222,3 +222,127 @@ TEST_CASE("what is late is answered by the coordinator when the worker does not"
   REQUIRE(alice.got(asked));
   CHECK(alice.got(asked)->code == "deadline_exceeded");
 }
+
+TEST_CASE("more creates than a coordinator keeps are refused, and room is made by those that end") {
+  cluster_fixture c({"w1", "w2"});
+  client alice(c, "alice");
+  c.env->max_creates = 3;
+  c.set_memory(0);
+  c.advance(2s);
+  const auto first = alice.ask(create(), 60'000, "key");
+  const auto follower = alice.ask(create(), 60'000, "key");
+  const auto short_one = alice.ask(create(), 2000);
+  const auto refused = alice.call(create(), 60'000);
+  CHECK(refused.code == "capacity");
+  CHECK(refused.retryable);
+  CHECK(refused.message.find("create queue") != std::string::npos);
+  c.advance(3s);
+  CHECK(alice.got(short_one)->code == "capacity");
+  client bob(c, "bob");
+  bob.ask(create(), 60'000);
+  CHECK(bob.call(create(), 60'000).code == "capacity");
+  bob.disconnect();
+  c.set_memory(8ULL << 30U);
+  c.advance(10s);
+  CHECK(alice.got(first)->phase == "running");
+  CHECK(alice.got(follower)->sandbox_id == alice.got(first)->sandbox_id);
+  for (int i = 0; i < 5; ++i) c.running_sandbox(alice);
+}
+
+TEST_CASE("where many creates fit nowhere, workers are asked for each less often") {
+  cluster_fixture c({"w1", "w2"});
+  client alice(c, "alice");
+  c.env->tries_per_second = 1;
+  c.set_memory(0);
+  c.advance(2s);
+  const auto sent = [&] {
+    return c.workers.at("w1").connector->coordinator_end->sent +
+           c.workers.at("w2").connector->coordinator_end->sent;
+  };
+  const auto before = sent();
+  for (int i = 0; i < 20; ++i) alice.ask(create(), 60'000);
+  c.advance(20s);
+  CHECK(sent() - before >= 20);
+  CHECK(sent() - before < 150);  // each once a second would be 400
+}
+
+TEST_CASE("a create that never left the coordinator does not count on its worker") {
+  cluster_fixture c({"w1", "w2"});
+  client alice(c, "alice");
+  c.workers.at("w1").connector->coordinator_end->block(64U << 20U);
+  const auto large = alice.ask(create([](auto r) {
+                                 auto one = r.initEnv(1)[0];
+                                 one.setName("A");
+                                 one.setValue(std::string(100'000, 'x'));
+                               }),
+                               1000);
+  c.advance(2s);
+  CHECK(alice.got(large)->code == "deadline_exceeded");
+  c.workers.at("w1").connector->coordinator_end->unblock();
+  c.advance(2s);
+  REQUIRE(c.live("w1") + c.live("w2") == 0);
+  c.running_sandbox(alice);  // among equals the first
+  CHECK(c.live("w1") == 1);
+}
+
+TEST_CASE("creates of one key that a worker answered hide no later ones") {
+  cluster_fixture c({"w1", "w2"});
+  client alice(c, "alice");
+  for (int i = 0; i < 4; ++i) alice.send(create(), 0, "key");
+  c.run();
+  REQUIRE(c.live("w1") + c.live("w2") == 1);
+  c.advance(2s);
+  for (int i = 0; i < 7; ++i) c.running_sandbox(alice);
+  CHECK(c.live("w1") == 4);
+  CHECK(c.live("w2") == 4);
+}
+
+TEST_CASE("few lists are made at once, the others have their turn") {
+  using state = dsec::actors::cluster_state;
+  cluster_fixture c({"w1", "w2"});
+  client alice(c, "alice");
+  c.running_sandbox(alice);
+  for (const char* w : {"w1", "w2"}) c.node(w).copy->held = true;
+  auto& link = *c.workers.at("w1").connector->coordinator_end;
+  const auto before = link.sent;
+  std::vector<std::uint64_t> all;
+  std::deque<client> clients_;
+  for (std::size_t n = 0; n < state::max_lists; ++n) {
+    if (n % 3 == 0) clients_.emplace_back(c, "alice");
+    all.push_back(clients_.back().ask(list(), 600'000));
+  }
+  CHECK(link.sent - before <= 2 * state::lists_at_once);  // with the channels that they opened
+  const auto refused = alice.call(list());
+  CHECK(refused.code == "capacity");
+  CHECK(refused.retryable);
+  for (const char* w : {"w1", "w2"}) c.node(w).copy->held = false;
+  c.run();
+  for (std::size_t n = 0; n < all.size(); ++n) {
+    const auto got = clients_.at(n / 3).got(all[n]);
+    REQUIRE(got);
+    CHECK(got->ids.size() == 1);
+  }
+  CHECK(alice.call(list()).ids.size() == 1);
+}
+
+TEST_CASE("a list of many workers asks a few at once and is whole") {
+  std::vector<std::string> names;
+  for (int i = 10; i < 30; ++i) names.push_back("w" + std::to_string(i));
+  cluster_fixture c(names);
+  client alice(c, "alice");
+  for (int i = 0; i < 20; ++i) c.running_sandbox(alice);
+  for (const auto& w : names) c.node(w).copy->held = true;
+  const auto sent = [&] {
+    std::size_t n = 0;
+    for (const auto& [name, w] : c.workers) n += w.connector->coordinator_end->sent;
+    return n;
+  };
+  const auto before = sent();
+  const auto asked = alice.ask(list());
+  CHECK(sent() - before == dsec::actors::cluster_state::asked_at_once);
+  for (const auto& w : names) c.node(w).copy->held = false;
+  c.run();
+  REQUIRE(alice.got(asked));
+  CHECK(alice.got(asked)->ids.size() == 20);
+  CHECK(alice.got(asked)->unreachable.empty());
+}
