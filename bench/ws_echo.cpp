@@ -5,7 +5,7 @@
 #include <cstdlib>
 
 #include "auth/api_key.hpp"
-#include "client/ws_client.hpp"
+#include "net/client/ws_client.hpp"
 #include "net/listener.hpp"
 
 namespace {

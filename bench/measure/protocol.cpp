@@ -7,8 +7,8 @@
 #include <memory>
 #include <vector>
 
-#include "client/ws_link.hpp"
 #include "measure/measurements.hpp"
+#include "net/client/ws_link.hpp"
 
 namespace dsec::measure {
 namespace {

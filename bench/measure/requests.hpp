@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "client/ws_client.hpp"
+#include "net/client/ws_client.hpp"
 
 namespace dsec::measure {
 

@@ -82,6 +82,12 @@ errc code_of(int number) {
 std::string_view to_string(errc code) {
   return find(code).name;
 }
+std::optional<errc> parse_errc(std::string_view name) {
+  for (const auto& r : rows) {
+    if (r.name == name) return r.code;
+  }
+  return std::nullopt;
+}
 bool retryable(errc code) {
   return find(code).retryable;
 }
@@ -93,17 +99,18 @@ unsigned http_status(errc code) {
   return find(code).http_status;
 }
 
-std::string error::to_string() const {
+std::string error::sentence() const {
   std::string text = message;
   if (sys_errno != 0) {
     std::array<char, 128> buffer{};
     text += ": ";
     text += ::strerror_r(sys_errno, buffer.data(), buffer.size());
   }
-  text += " (";
-  text += dsec::base::to_string(code);
-  text += ')';
   return text;
+}
+
+std::string error::to_string() const {
+  return sentence() + " (" + std::string(dsec::base::to_string(code)) + ")";
 }
 
 error from_errno(std::string message, int number) {

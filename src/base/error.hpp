@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -35,6 +36,8 @@ enum class errc : std::uint16_t {
 };
 
 std::string_view to_string(errc code);
+/// The code of that name, if there is one.
+std::optional<errc> parse_errc(std::string_view name);
 
 /// Whether sending the same request again later can succeed.
 bool retryable(errc code);
@@ -51,6 +54,8 @@ struct error {
   int sys_errno = 0;
   std::string object{};  // id or name of what it is about, for programs; may be empty
 
+  /// "message: strerror"
+  [[nodiscard]] std::string sentence() const;
   /// "message: strerror (code)"
   [[nodiscard]] std::string to_string() const;
 };

@@ -19,7 +19,7 @@ namespace doctor {
 
 finding judge(capability what, const base::result<std::string>& found) {
   if (found) return {std::move(what), true, *found};
-  return {std::move(what), false, found.error().to_string()};
+  return {std::move(what), false, found.error().sentence()};
 }
 
 }  // namespace doctor

@@ -27,7 +27,7 @@ constexpr auto timeout = std::chrono::seconds(10);
 
 backends::probe_item item(std::string what, const result<std::string>& found, std::string remedy) {
   if (found) return {std::move(what), true, *found, std::move(remedy)};
-  return {std::move(what), false, found.error().to_string(), std::move(remedy)};
+  return {std::move(what), false, found.error().sentence(), std::move(remedy)};
 }
 
 result<std::string> describe_hierarchies() {

@@ -39,7 +39,7 @@ base::result<std::string> in_own_namespace(const probe& p) {
 [[noreturn]] void answer_from_child(const probe& p, int to) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   const auto found = in_own_namespace(p);
-  const auto text = found ? went_well + *found : failed + found.error().to_string();
+  const auto text = found ? went_well + *found : failed + found.error().sentence();
   const auto written = ::write(to, text.data(), text.size());
   ::_exit(written == static_cast<ssize_t>(text.size()) ? 0 : 1);
 }

@@ -13,6 +13,7 @@ TEST_CASE("every error code has a name of its own and an exit code") {
   for (int i = 0; i <= static_cast<int>(errc::cancelled); ++i) {
     const auto code = static_cast<errc>(i);
     CHECK(names.insert(to_string(code)).second);
+    CHECK(dsec::base::parse_errc(to_string(code)) == code);
     CHECK((exit_code(code) == 0) == (code == errc::ok));
   }
 }

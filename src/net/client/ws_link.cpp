@@ -1,5 +1,4 @@
-// See ws_link.hpp.
-#include "client/ws_link.hpp"
+#include "net/client/ws_link.hpp"
 
 #include <charconv>
 

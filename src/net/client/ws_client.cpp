@@ -1,9 +1,8 @@
-// See ws_client.hpp.
-#include "client/ws_client.hpp"
+#include "net/client/ws_client.hpp"
 
 #include <boost/beast/core/flat_buffer.hpp>
 
-#include "client/ws_link.hpp"
+#include "net/client/ws_link.hpp"
 
 namespace dsec::client {
 namespace {
@@ -13,13 +12,6 @@ namespace beast = boost::beast;
 using base::errc;
 using base::fail;
 using boost::system::error_code;
-
-errc code_named(const std::string& name) {
-  for (std::uint16_t i = 0; i <= static_cast<std::uint16_t>(errc::cancelled); ++i) {
-    if (base::to_string(static_cast<errc>(i)) == name) return static_cast<errc>(i);
-  }
-  return errc::internal;
-}
 
 }  // namespace
 
@@ -76,7 +68,8 @@ base::result<reply> ws_client::call(const std::function<void(proto::Request::Bui
   reply answer(std::move(frame));
   if (answer.body().isError()) {
     const auto error = answer.body().getError();
-    return fail(code_named(error.getCode()), error.getMessage());
+    const auto code = base::parse_errc(error.getCode().cStr());
+    return fail(code.value_or(errc::internal), error.getMessage());
   }
   return answer;
 }

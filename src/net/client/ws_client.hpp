@@ -1,4 +1,4 @@
-// A small synchronous client of the gateway, for benches and end-to-end tests: one WebSocket, one
+// A small synchronous client of the gateway, for `dsecd smoke` and benches: one WebSocket, one
 // request at a time. Blocks; one thread per object. A call that fails on the connection leaves the
 // client unusable.
 #pragma once
