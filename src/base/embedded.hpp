@@ -10,5 +10,7 @@ namespace dsec::base {
 /// Static ELF images; empty in builds without the guest (-DDSEC_GUEST=OFF).
 std::span<const std::byte> embedded_launcher();
 std::span<const std::byte> embedded_aether();
+/// What root inside a sandbox may try (guest/attack): put into images, by tests and `dsecd smoke`.
+std::span<const std::byte> embedded_attack();
 
 }  // namespace dsec::base

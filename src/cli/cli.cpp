@@ -23,7 +23,8 @@ constexpr const char* description =
     "  dsecd image ls                                     what images there are\n"
     "  dsecd key create --principal alice                 an API key for somebody\n"
     "  dsecd stop                                         stop the daemon; sandboxes run on\n"
-    "  dsecd stop --all                                   stop the daemon and every sandbox\n";
+    "  dsecd stop --all                                   stop the daemon and every sandbox\n"
+    "  dsecd smoke                                        a sandbox's whole life, tried\n";
 
 /// `dsecd --role=all …` is `dsecd serve --role=all …`.
 std::vector<std::string> with_default_subcommand(int argc, char** argv) {
@@ -87,6 +88,7 @@ int run(int argc, char** argv) {
   add_purge(app, shared);
   add_config(app, shared);
   add_doctor(app, shared);
+  add_smoke(app, shared);
   add_completion(app, shared);
   if (argc < 2) {
     std::cout << app.help();

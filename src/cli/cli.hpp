@@ -46,6 +46,7 @@ void add_stop(CLI::App& app, context& shared);
 void add_purge(CLI::App& app, context& shared);
 void add_config(CLI::App& app, context& shared);
 void add_doctor(CLI::App& app, context& shared);
+void add_smoke(CLI::App& app, context& shared);
 void add_completion(CLI::App& app, context& shared);
 
 }  // namespace dsec::cli

@@ -88,6 +88,7 @@ CLI::App* add_verb(CLI::App& image, context& shared, const std::string& name,
 void add_image(CLI::App& app, context& shared) {
   auto* image = app.add_subcommand("image", "make, list and remove image layers");
   image->require_subcommand(1);
+  image->footer("Examples:\n  dsecd image ls\n  dsecd image import --help\n");
   auto o = std::make_shared<options>();
   const char* kinds = "base, workspace or toolkit";
 
@@ -116,10 +117,12 @@ void add_image(CLI::App& app, context& shared) {
   make->add_flag("--insecure-registry", o->insecure_registry,
                  "docker:// also without TLS, or with a certificate that nobody vouches for");
 
-  add_verb(*image, shared, "ls", "list images", list);
+  add_verb(*image, shared, "ls", "list images", list)
+      ->footer("Examples:\n  dsecd image ls\n  dsecd image ls --state /srv/dsec\n");
 
   auto* rm = add_verb(*image, shared, "rm", "remove an image",
                       [o](const base::config& c) { return remove(c, *o); });
+  rm->footer("Examples:\n  dsecd image rm project:2024-06-01 --kind workspace\n");
   rm->add_option("name", o->name, "NAME:TAG")->required();
   rm->add_option("--kind", o->kind, kinds)->required();
 }

@@ -103,13 +103,16 @@ void add_key(CLI::App& app, context& shared) {
   auto o = std::make_shared<options>();
   auto* make = add_verb(*key, shared, "create", "make a key and print it, this once",
                         [o](const base::config& c) { return create(c, *o); });
+  make->footer("Examples:\n  dsecd key create --principal alice --name laptop\n");
   make->add_option("--principal", o->principal,
                    "whose it is; sandboxes of one principal are unknown to all others")
       ->required();
   make->add_option("--name", o->name, "what it is for");
-  add_verb(*key, shared, "ls", "list keys, revoked ones too", list);
+  add_verb(*key, shared, "ls", "list keys, revoked ones too", list)
+      ->footer("Examples:\n  dsecd key ls\n");
   auto* end = add_verb(*key, shared, "revoke", "end a key and the connections made with it",
                        [o](const base::config& c) { return revoke(c, *o); });
+  end->footer("Examples:\n  dsecd key revoke k-abcdefghij\n");
   end->add_option("id", o->id, "ID, see `dsecd key ls`")->required();
 }
 

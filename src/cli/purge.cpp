@@ -28,14 +28,35 @@ using base::result;
 /// All that docs/disk-layout.md lists, in the order in which it goes: a directory is known by the
 /// last three, so that a purge that was cut short can be repeated. Names that begin with the second
 /// kind have something random behind them.
-constexpr std::array known_names{
-    "images",          "sandboxes",   "trash",         "skeleton",
-    "probe",           "doctor",      "dsecd.log",     "demo-reference.json",
-    "launcher.sock",   "url",         "api-key",       "url.tmp",
-    "peer-secret.tmp", "peer-secret", "node-id.tmp",   "node-id",
-    "edges.tmp",       "api-key.tmp", "instance.tmp",  "keys.db-wal",
-    "keys.db-shm",     "keys.db",     "worker.db-wal", "worker.db-shm",
-    "worker.db",       "edges",       "instance",      "lock"};
+constexpr std::array known_names{"images",
+                                 "sandboxes",
+                                 "trash",
+                                 "skeleton",
+                                 "probe",
+                                 "doctor",
+                                 "smoke",
+                                 "dsecd.log",
+                                 "demo-reference.json",
+                                 "launcher.sock",
+                                 "url",
+                                 "api-key",
+                                 "url.tmp",
+                                 "peer-secret.tmp",
+                                 "peer-secret",
+                                 "node-id.tmp",
+                                 "node-id",
+                                 "edges.tmp",
+                                 "api-key.tmp",
+                                 "instance.tmp",
+                                 "keys.db-wal",
+                                 "keys.db-shm",
+                                 "keys.db",
+                                 "worker.db-wal",
+                                 "worker.db-shm",
+                                 "worker.db",
+                                 "edges",
+                                 "instance",
+                                 "lock"};
 constexpr std::string_view known_prefix = "demo-images.";
 
 struct contents {
@@ -131,6 +152,7 @@ void add_purge(CLI::App& app, context& shared) {
   auto* command = app.add_subcommand(
       "purge", "stop the daemon and every sandbox and delete the state directory, images too");
   command->add_flag("--yes", *yes, "do not ask");
+  command->footer("Examples:\n  dsecd purge --yes\n");
   add_places(*command, shared);
   on_chosen(*command, shared, [yes](const base::config& c) { return purge(c, *yes); });
 }

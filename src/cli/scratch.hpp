@@ -12,7 +12,7 @@ namespace dsec::cli {
 
 class scratch {
  public:
-  /// In the state directory, or beside where it is going to be, named after `what`.
+  /// In the state directory, or beside where it is going to be, named after `what`: doctor, smoke.
   /// What a killed process has left in it is there still. errc::already_exists when another one
   /// has it.
   static base::result<scratch> make(const std::filesystem::path& state, const std::string& instance,

@@ -187,6 +187,12 @@ base::result<void> serve(const base::config& c, bool worker, reloader::reader re
 void add_serve(CLI::App& app, context& shared) {
   auto o = std::make_shared<options>();
   auto* command = app.add_subcommand("serve", "run a node (also: dsecd --role=…, without `serve`)");
+  command->footer(
+      "Examples:\n"
+      "  dsecd serve\n"
+      "  dsecd serve --state /srv/dsec --instance second --port 7171\n"
+      "  dsecd serve --role coordinator --config coordinator.toml\n"
+      "  dsecd serve --role worker --config worker.toml\n");
   command
       ->add_option("--role", o->role,
                    "coordinator: clients and workers come to it; worker: has the sandboxes; all: "

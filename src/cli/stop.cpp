@@ -99,6 +99,10 @@ void add_stop(CLI::App& app, context& shared) {
   auto* stop = app.add_subcommand("stop", "stop the daemon; its sandboxes run on");
   stop->add_flag("--all", o->all, "end every sandbox, too, whether or not a daemon runs");
   stop->add_option("--timeout", o->timeout, "seconds to wait for its end")->capture_default_str();
+  stop->footer(
+      "Examples:\n"
+      "  dsecd stop\n"
+      "  dsecd stop --all --timeout 30\n");
   add_places(*stop, shared);
   on_chosen(*stop, shared, [o](const base::config& c) {
     const std::chrono::seconds patience(o->timeout);

@@ -14,6 +14,7 @@
 extern "C" {
 extern const std::byte dsec_launcher_image_begin[], dsec_launcher_image_end[];
 extern const std::byte dsec_aether_image_begin[], dsec_aether_image_end[];
+extern const std::byte dsec_attack_begin[], dsec_attack_end[];
 }
 #endif
 
@@ -53,6 +54,14 @@ std::span<const std::byte> embedded_aether() {
 #endif
 #ifdef DSEC_GUEST
   return {dsec_aether_image_begin, dsec_aether_image_end};
+#else
+  return {};
+#endif
+}
+
+std::span<const std::byte> embedded_attack() {
+#ifdef DSEC_GUEST
+  return {dsec_attack_begin, dsec_attack_end};
 #else
   return {};
 #endif

@@ -18,11 +18,8 @@
 
 #include "backends/container/hierarchies.hpp"
 #include "backends/sys/temp_dir.hpp"
+#include "base/embedded.hpp"
 #include "base/ids.hpp"
-
-extern "C" {
-extern const std::byte dsec_attack_begin[], dsec_attack_end[];
-}
 
 namespace dsec::test {
 namespace {
@@ -30,8 +27,10 @@ namespace {
 namespace fs = std::filesystem;
 
 void write_program(const fs::path& path) {
+  const auto attack = base::embedded_attack();
   std::ofstream(path, std::ios::binary)
-      .write(reinterpret_cast<const char*>(dsec_attack_begin), dsec_attack_end - dsec_attack_begin);
+      .write(reinterpret_cast<const char*>(attack.data()),
+             static_cast<std::streamsize>(attack.size()));
   fs::permissions(path, fs::perms(0755));
 }
 

@@ -87,7 +87,7 @@ backends::exec_spec with_id(backends::exec_spec spec, const std::string& id);
 
 /// EROFS images, made once per run:
 ///   box   busybox with its applets, /etc/passwd with root and joe (1000), /attack
-///         (tests/support/attack)
+///         (src/guest/attack)
 ///   bare  /attack and nothing else: no libc, no shell, no /etc
 const std::filesystem::path& box_image(const std::string& name);
 

@@ -1,4 +1,4 @@
-// Root inside a sandbox against the platform: each attack of tests/support/attack must be denied or
+// Root inside a sandbox against the platform: each attack of src/guest/attack must be denied or
 // stay inside. Needs root.
 #include <signal.h>
 

@@ -247,7 +247,7 @@ void find_files(const leak_scope& scope, lines& leaks) {
       if (e.filename() != "spool") leaks.push_back("file " + e.string());
     }
   }
-  for (const auto* name : {"launcher.sock", "probe", "doctor"}) {
+  for (const auto* name : {"launcher.sock", "probe", "doctor", "smoke"}) {
     if (fs::exists(scope.state / name)) leaks.push_back("file " + (scope.state / name).string());
   }
 }
