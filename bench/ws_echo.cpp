@@ -36,7 +36,7 @@ net::listener_callbacks echo() {
                                             .room = {},
                                             .closed = [] {}};
               },
-          .get = [](std::string_view) { return std::optional<net::http_answer>{}; }};
+          .get = [](const net::http_get&) { return std::optional<net::http_answer>{}; }};
 }
 
 }  // namespace

@@ -28,6 +28,7 @@
 #include "actors/health.hpp"
 #include "actors/lease_table.hpp"
 #include "actors/merged_replies.hpp"
+#include "actors/node_metrics.hpp"
 #include "actors/placement.hpp"
 #include "actors/waiter.hpp"
 #include "base/worker_pool.hpp"
@@ -38,6 +39,7 @@ namespace dsec::actors {
 struct coordinator_env {
   std::shared_ptr<base::executor> copy_pool;
   std::shared_ptr<health_board> health;
+  std::shared_ptr<node_metrics> metrics;
   std::shared_ptr<lease_table> leases;
   std::vector<std::string> known_edges;  // at start
   /// Writes the names of all workers; on the copy pool.

@@ -36,7 +36,7 @@ bool command_table::used_up(const std::string& id) const {
   return used_up_.contains(base::id_hash(id));
 }
 
-base::result<void> command_table::add(const backends::exec_spec& spec) {
+base::result<void> command_table::add(const backends::exec_spec& spec, const std::string& trace) {
   if (kept_.size() + used_up_.size() >= max_ids) {
     return base::fail(base::errc::capacity, "this sandbox has run " + std::to_string(max_ids) +
                                                 " commands, the most it remembers; create another");
@@ -44,6 +44,7 @@ base::result<void> command_table::add(const backends::exec_spec& spec) {
   command c;
   c.id = spec.id;
   c.argv = shown(spec.argv);
+  c.trace = trace;
   c.output_cap = spec.output_cap;
   kept_.emplace(spec.id, std::move(c));
   order_.push_back(spec.id);

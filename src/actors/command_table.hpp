@@ -29,6 +29,7 @@ struct command {
 
   std::string id;
   std::vector<std::string> argv;  // for display, cut at max_shown_argv bytes
+  std::string trace;              // of its exec; empty: an earlier process started it
   std::uint64_t output_cap = 0;
   state now = state::starting;
   std::chrono::system_clock::time_point started;
@@ -55,7 +56,7 @@ class command_table {
   [[nodiscard]] bool used_up(const std::string& id) const;
 
   /// errc::capacity when the sandbox has used up its ids. The id must be new.
-  base::result<void> add(const backends::exec_spec& spec);
+  base::result<void> add(const backends::exec_spec& spec, const std::string& trace = {});
   /// The backend did not take it, or could not start it now: as if it had never been added.
   void withdraw(const std::string& id);
 

@@ -48,6 +48,7 @@ coordinator_ptr coordinator::make_env() {
   auto env = std::make_shared<coordinator_env>();
   env->copy_pool = pool_;
   env->health = health_;
+  env->metrics = metrics_;
   env->leases = leases_;
   env->known_edges = deps_.known_edges;
   env->save_edges = deps_.save_edges;
@@ -73,7 +74,7 @@ base::result<void> coordinator::start() {
           [this](auto session, auto info) {
             return open_client({}, leases_, std::move(session), std::move(info));
           },
-      .get = [health = health_](std::string_view path) { return answer_get(*health, path); },
+      .get = [p = pages{health_, metrics_}](const net::http_get& asked) { return p.get(asked); },
       .peer_opened = [this](auto session,
                             const auto& info) { return open_worker(std::move(session), info); }};
   DSEC_CHECK(listen(std::move(callbacks)));

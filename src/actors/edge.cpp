@@ -1,6 +1,5 @@
 #include "actors/edge.hpp"
 
-#include <algorithm>
 #include <caf/send.hpp>
 #include <chrono>
 #include <utility>
@@ -30,8 +29,11 @@ void edge_state::begin(worker_ptr worker, std::shared_ptr<edge_table> known) {
   env = std::move(worker);
   table = std::move(known);
   for (auto& [id, e] : table->sandboxes) adopt(id, e);
+  publish_load();
   start_reaper();
   end_leftovers();
+  events.open(env->events, env->config.node.name, env->epoch,
+              [me = edge_self{self}] { caf::anon_send(me, events_added{}); });
 }
 
 caf::result<reply> edge_state::on_call(const call& c) {
@@ -53,6 +55,12 @@ caf::result<reply> edge_state::on_call(const call& c) {
         break;
       case proto::Request::Body::LIST_IMAGES:
         out = list_images(c);
+        break;
+      case proto::Request::Body::LIST_EVENTS:
+        out = on_list_events(c, body.getListEvents());
+        break;
+      case proto::Request::Body::LIST_NODES:
+        out = list_nodes(c);
         break;
       default:
         out =
@@ -78,41 +86,6 @@ found_sandbox edge_state::on_find(const find_sandbox& m) {
   return {actor_of(it->second), {}};
 }
 
-caf::result<reply> edge_state::list_sandboxes(const call& c) {
-  std::vector<ledger_ptr> mine;
-  for (const auto& [id, e] : table->sandboxes) {
-    if (e.book->status.record()->owner == c.from->principal) mine.push_back(e.book);
-  }
-  waiter w{self->make_response_promise<reply>(), c.id, c.deadline};
-  auto promise = w.promise;
-  desk.hand_out(
-      edge_self{self}, *env->copy_pool, std::move(w), [mine = std::move(mine), id = c.id] {
-        std::vector<sandbox_view> views;
-        for (const auto& book : mine)
-          views.push_back({book->status.record(), book->status.commands()});
-        // Living ones first, then the newest: what does not fit in a message is old and dead.
-        std::sort(views.begin(), views.end(), [](const sandbox_view& a, const sandbox_view& b) {
-          const auto rank = [](const sandbox_view& v) {
-            return std::pair(v.record->ended_unix_ms != 0,
-                             -static_cast<std::int64_t>(v.record->created_unix_ms));
-          };
-          return rank(a) < rank(b);
-        });
-        return sandboxes_reply(id, views);
-      });
-  return promise;
-}
-
-caf::result<reply> edge_state::list_images(const call& c) {
-  waiter w{self->make_response_promise<reply>(), c.id, c.deadline};
-  auto promise = w.promise;
-  desk.hand_out(edge_self{self}, *env->copy_pool, std::move(w), [env = env, id = c.id] {
-    const auto images = env->images->list();
-    return images ? images_reply(id, *images) : error_reply(id, images.error());
-  });
-  return promise;
-}
-
 void edge_state::on_released(const sandbox_released& m) {
   const auto it = table->sandboxes.find(m.id);
   if (it == table->sandboxes.end() || !it->second.live) return;
@@ -121,6 +94,7 @@ void edge_state::on_released(const sandbox_released& m) {
   e.live = false;
   --live;
   limits_bytes -= record->spec.limits.memory_bytes;
+  publish_load();
   settling_bytes -= std::exchange(e.settling_bytes, 0);
   if (!m.keeps_key && !e.withdrawn) free_keys_of(m.id);
   table->ended.push_back(m.id);
@@ -176,6 +150,7 @@ void edge_state::forget(const std::string& id) {
   auto e = std::move(it->second);
   table->sandboxes.erase(it);
   const auto record = e.book->status.record();
+  env->metrics->count_phase(record->phase, -1);
   const auto key = table->keys.find({record->owner, record->key});
   if (key != table->keys.end() && key->second.sandbox_id == id) table->keys.erase(key);
   if (e.withdrawn) free_keys_of(id);  // its record does not name it any more
@@ -262,6 +237,7 @@ edge_self::behavior_type edge(edge_self::stateful_pointer<edge_state> self, work
       [self](const sandbox_due& m) { self->state.on_due(m); },
       [self](const images_resolved& m) { self->state.on_resolved(m); },
       [self](const memory_read& m) { self->state.on_memory(m); },
+      [self](events_added) { self->state.events.look_again(); },
       [self](refill_due) { self->state.on_refill(); },
       [self](leftovers_stay) {
         self->delayed_send(self, edge_state::leftovers_retry, leftovers_due{});

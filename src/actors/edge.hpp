@@ -4,6 +4,7 @@
 // that were still waiting are answered unavailable.
 //
 // edge.cpp              interface, finding and listing, time limits, retention
+// edge_reports.cpp      what is there and what happens: lists, events, the node itself
 // edge_create.cpp       from a create request to a sandbox actor
 // edge_withdraw.cpp     creates that nobody wants any more
 // edge_supervision.cpp  starting actors, again when they die
@@ -22,6 +23,7 @@
 #include "actors/alarm.hpp"
 #include "actors/create_request.hpp"
 #include "actors/edge_table.hpp"
+#include "actors/event_desk.hpp"
 #include "actors/interfaces.hpp"
 #include "actors/restart_budget.hpp"
 #include "actors/waiter.hpp"
@@ -46,6 +48,8 @@ struct give_up_again {
 };
 /// To oneself: a moment after a create, top up what the backend keeps ready.
 struct refill_due {};
+/// To oneself: the event log has something that somebody may be waiting for.
+struct events_added {};
 /// To oneself: something of an earlier dsecd could not be ended; a while later, try again.
 struct leftovers_stay {};
 struct leftovers_due {};
@@ -56,6 +60,7 @@ using edge_self = edge_actor::extend<caf::reacts_to<images_resolved>,  //
                                      caf::reacts_to<leftovers_stay>,   //
                                      caf::reacts_to<leftovers_due>,    //
                                      caf::reacts_to<give_up_again>,    //
+                                     caf::reacts_to<events_added>,     //
                                      caf::reacts_to<answer_made>,      //
                                      caf::reacts_to<alarm_rang>>;
 
@@ -111,6 +116,7 @@ struct edge_state {
   bool refill_armed = false;
 
   answer_desk desk;
+  event_desk events;
   alarm deadlines;
   std::vector<caf::typed_response_promise<everything_stopped>> stoppers;
 
@@ -133,6 +139,12 @@ struct edge_state {
   void on_down(const caf::down_msg& m);
   void on_give_up_again(const give_up_again& m);
 
+  // edge_reports.cpp
+  caf::result<reply> on_list_events(const call& c, proto::ListEvents::Reader request);
+  caf::result<reply> list_sandboxes(const call& c);
+  caf::result<reply> list_images(const call& c);
+  caf::result<reply> list_nodes(const call& c);
+
   // edge_create.cpp
   void on_resolved(const images_resolved& m);
   void on_memory(const memory_read& m);
@@ -145,8 +157,6 @@ struct edge_state {
 
  private:
   [[nodiscard]] time_point now() const { return self->clock().now(); }
-  caf::result<reply> list_sandboxes(const call& c);
-  caf::result<reply> list_images(const call& c);
   void start_reaper();
   void restart_reaper();
   void report_given_up();
@@ -171,6 +181,7 @@ struct edge_state {
   [[nodiscard]] node_load load();
   [[nodiscard]] admission_policy policy() const;
   void pump();
+  void publish_load();
   void admit(std::uint64_t token);
   void fail_create(std::uint64_t token, const base::error& why);
   void expire_creates();
@@ -188,6 +199,7 @@ edge_self::behavior_type edge(edge_self::stateful_pointer<edge_state> self, work
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::images_resolved)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::memory_read)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::give_up_again)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::events_added)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::refill_due)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::leftovers_stay)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::leftovers_due)

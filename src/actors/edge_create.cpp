@@ -128,7 +128,13 @@ void edge_state::on_resolved(const images_resolved& m) {
         m.token, {errc::capacity, "create queue: " + std::to_string(max_waiting) + " already wait",
                   0, "create queue"});
   }
+  publish_load();
   pump();
+}
+
+void edge_state::publish_load() {
+  env->metrics->creates_waiting.set(static_cast<std::int64_t>(queue.size()));
+  env->metrics->admitted_memory_bytes.set(static_cast<std::int64_t>(limits_bytes));
 }
 
 admission_policy edge_state::policy() const {
@@ -161,6 +167,7 @@ void edge_state::pump() {
     return find_scarce(policy(), load(), limit) == scarce::nothing;
   };
   while (const auto token = queue.pop(fits)) admit(*token);
+  publish_load();
   if (!queue.empty()) deadlines.want(self, now() + memory_retry);
 }
 
@@ -188,6 +195,8 @@ void edge_state::admit(std::uint64_t token) {
   // The last who asked has the lease that counts, see sandbox_state::follow_lease.
   if (!p.wanted.detached) record.lease = p.waiters.back().request.from->lease;
   record.created_unix_ms = base::unix_ms(env->wall());
+  const auto& asked = p.waiters.front().request;
+  record.spec.trace = asked.trace;
   const auto id = record.id;
   if (!p.key.empty()) {
     waiting_keys.erase({p.principal, p.key});
@@ -196,18 +205,22 @@ void edge_state::admit(std::uint64_t token) {
   }
   edge_entry e;
   e.book = std::make_shared<ledger>(std::move(record));
-  const auto& asked = p.waiters.front().request;
-  e.book->trace = asked.trace;
   base::log::info("sandbox_admitted", {{"sandbox", id},
                                        {"trace", asked.trace},
                                        {"principal", asked.from->principal},
                                        {"peer", asked.from->peer}});
+  env->events->add({.kind = event_kind::sandbox_created,
+                    .owner = asked.from->principal,
+                    .sandbox_id = id,
+                    .trace = asked.trace,
+                    .detail = e.book->record.spec.image});
   e.admitted = now();
   e.settling_bytes = first_need(e.book->record.spec.limits.memory_bytes);
   settling_bytes += e.settling_bytes;
   settling.push_back(id);
   limits_bytes += e.book->record.spec.limits.memory_bytes;
   ++live;
+  env->metrics->count_phase(e.book->record.phase, 1);
   e.book->status.touch(now());
   caf::anon_send(watcher, watch_sandbox{id, e.book, now()});
   auto& actor = actor_of(table->sandboxes.emplace(id, std::move(e)).first->second);
@@ -220,6 +233,7 @@ void edge_state::fail_create(std::uint64_t token, const base::error& why) {
   auto p = std::move(creates.extract(token).mapped());
   if (!p.key.empty()) waiting_keys.erase({p.principal, p.key});
   queue.remove(token);
+  publish_load();
   for (auto& w : p.waiters) w.who.refuse(why);
 }
 
@@ -261,6 +275,7 @@ void edge_state::expire_creates() {
 void edge_state::on_alarm(const alarm_rang& rang) {
   if (!deadlines.is_current(rang)) return;
   expire_creates();
+  if (const auto next = events.expire(now()); next != time_point::max()) deadlines.want(self, next);
   if (queue.empty()) return;
   deadlines.want(self, now() + memory_retry);
   read_memory();

@@ -38,8 +38,9 @@ bool take_last_events(ledger& book) {
 void stop_job(const ledger_ptr& book, const std::shared_ptr<backends::instance>& instance) {
   auto ok = instance->stop();
   if (!ok) {
-    base::log::error("sandbox_stop_incomplete",
-                     {{"sandbox", book->record.id}, {"why", ok.error().to_string()}});
+    base::log::error(
+        "sandbox_stop_incomplete",
+        {{"sandbox", book->record.id}, {"trace", book->trace}, {"why", ok.error().to_string()}});
   }
   book->events.add(stop_done{ok ? std::nullopt : std::optional(std::move(ok).error())});
 }
@@ -55,10 +56,12 @@ void edge_state::adopt(const std::string& id, edge_entry& e) {
         std::chrono::milliseconds(e.book->status.record()->created_unix_ms));
     e.admitted = now() - std::max(env->wall() - created, std::chrono::system_clock::duration(0));
     e.book->status.touch(now());
+    env->metrics->count_phase(e.book->record.phase, 1);  // it has no actor yet
   }
   if (e.live) {
     ++live;
     limits_bytes += e.book->status.record()->spec.limits.memory_bytes;
+    publish_load();
   }
   if (!e.actor) {
     if (!e.live) return;
@@ -109,7 +112,7 @@ void edge_state::on_down(const caf::down_msg& m) {
   sandbox_of.erase(it);
   const auto found = table->sandboxes.find(id);
   if (found == table->sandboxes.end()) return;
-  base::log::error("sandbox_actor_died", {{"sandbox", id}});
+  base::log::error("sandbox_actor_died", {{"sandbox", id}, {"trace", found->second.book->trace}});
   restart_or_give_up(id, found->second);
 }
 
@@ -138,6 +141,8 @@ void edge_state::give_up(const std::string& id, edge_entry& e) {
   e.given_up = true;
   auto& record = e.book->record;
   if (!base::is_terminal(record.phase)) {
+    env->metrics->count_phase(record.phase, -1);
+    env->metrics->count_phase(base::phase::failed, 1);
     record.phase = base::phase::failed;
     if (record.cause == base::cause::none) record.cause = base::cause::backend;
     record.detail = "its actor crashed repeatedly";
@@ -151,7 +156,13 @@ void edge_state::give_up(const std::string& id, edge_entry& e) {
   e.book->status.publish(std::move(snapshot));
   e.book->commands.lose_all({errc::sandbox_failed, "sandbox '" + id + "' has failed", 0});
   e.book->status.set_busy(0, 0);
-  base::log::error("sandbox_given_up", {{"sandbox", id}});
+  env->events->add({.kind = event_kind::sandbox_failed,
+                    .owner = e.book->record.owner,
+                    .sandbox_id = id,
+                    .trace = e.book->trace,
+                    .detail = e.book->record.detail,
+                    .cause = std::string(to_string(e.book->record.cause))});
+  base::log::error("sandbox_given_up", {{"sandbox", id}, {"trace", e.book->trace}});
   report_given_up();
   e.book->start_cancelled = true;
   end_given_up(id, e.book);

@@ -87,10 +87,14 @@ gateway_actor::behavior_type gateway(gateway_actor::stateful_pointer<gateway_sta
 }
 
 connection_setup setup_of(gateway_actor gateway, std::string edge_name,
-                          std::shared_ptr<lease_table> leases, const live_settings& live) {
-  return {std::move(gateway), std::move(edge_name), std::move(leases),
+                          std::shared_ptr<lease_table> leases,
+                          std::shared_ptr<node_metrics> metrics, const live_settings& live) {
+  return {std::move(gateway),
+          std::move(edge_name),
+          std::move(leases),
           std::chrono::milliseconds(live.default_deadline_ms.load()),
-          std::chrono::seconds(live.lease_seconds.load())};
+          std::chrono::seconds(live.lease_seconds.load()),
+          std::move(metrics)};
 }
 
 net::session_handler open_connection(caf::actor_system& system, connection_setup to,

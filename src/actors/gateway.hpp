@@ -64,7 +64,8 @@ class actor_slot {
 using gateway_slot = actor_slot<gateway_actor>;
 
 connection_setup setup_of(gateway_actor gateway, std::string edge_name,
-                          std::shared_ptr<lease_table> leases, const live_settings& live);
+                          std::shared_ptr<lease_table> leases,
+                          std::shared_ptr<node_metrics> metrics, const live_settings& live);
 
 /// The listener's `opened` callback: a connection actor for the session, known to the gateway that
 /// `to` names. Any thread.

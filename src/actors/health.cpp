@@ -35,6 +35,11 @@ void health_board::set_edges(std::map<std::string, std::string> states) {
   edges_ = std::move(states);
 }
 
+std::optional<std::map<std::string, std::string>> health_board::edges() {
+  const std::scoped_lock lock(mutex_);
+  return edges_;
+}
+
 std::string health_board::why_unhealthy() {
   check_pools();
   const std::scoped_lock lock(mutex_);
@@ -107,6 +112,18 @@ health_board::answer health_board::healthz() {
   j["worst_scheduling_delay_us"] = worst_delay_us_.load();
   // Reasons carry paths and messages from outside.
   return {reasons_.empty(), j.dump(-1, ' ', false, json::error_handler_t::replace)};
+}
+
+std::map<std::string, std::string> health_board::reasons() {
+  const std::scoped_lock lock(mutex_);
+  return reasons_;
+}
+
+std::vector<base::pool_health> health_board::pools() {
+  const std::scoped_lock lock(mutex_);
+  std::vector<base::pool_health> all;
+  for (const auto& pool : pools_) all.push_back(pool->check());
+  return all;
 }
 
 std::function<void(const base::result<void>&)> store_reporter(std::shared_ptr<health_board> board) {

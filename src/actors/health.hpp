@@ -34,6 +34,7 @@ class health_board {
 
   /// The workers of a coordinator and what becomes of each; no reason to be unhealthy.
   void set_edges(std::map<std::string, std::string> states);
+  std::optional<std::map<std::string, std::string>> edges();
 
   /// Ready: recovered, and the gateway answers.
   void set_ready(bool ready) { ready_ = ready; }
@@ -45,6 +46,7 @@ class health_board {
   /// reason to be unhealthy: actors do not run.
   void note_beat(std::int64_t microseconds);
   void expect_beats(std::chrono::milliseconds longest_pause);
+  [[nodiscard]] std::uint64_t restarts() const { return restarts_; }
   [[nodiscard]] std::uint64_t late_beats() const { return late_beats_; }
   void count_late_beat() { ++late_beats_; }
 
@@ -59,6 +61,9 @@ class health_board {
   /// What keeps sandboxes from starting here, as one sentence: a coordinator that is not there does
   /// not. Empty: nothing.
   std::string why_unhealthy();
+  /// What makes it unhealthy now: reasons by subject.
+  std::map<std::string, std::string> reasons();
+  std::vector<base::pool_health> pools();
   answer readyz();
 
  private:

@@ -74,7 +74,7 @@ void write_log::withdraw(const std::string& command_id) {
   if (known_.erase(command_id) > 0) std::erase(order_, command_id);
 }
 
-ledger::ledger(sandbox_record r) : record(std::move(r)) {
+ledger::ledger(sandbox_record r) : record(std::move(r)), trace(record.spec.trace) {
   status.publish(std::make_shared<const sandbox_record>(record));
 }
 

@@ -149,7 +149,7 @@ struct ledger {
   explicit ledger(sandbox_record r);
 
   sandbox_record record;
-  std::string trace;  // of the create, for logs
+  const std::string trace;  // of the create, for logs and events
   command_table commands;
   std::shared_ptr<backends::instance> instance;
   std::uint64_t file_operations = 0;  // numbers their command ids

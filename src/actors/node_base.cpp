@@ -45,8 +45,8 @@ net::session_handler node_base::open_client(const std::string& edge_name,
   const auto gateway = slot_->get();
   if (!gateway || health_->draining()) return turn_away(*session);
   const auto key = info.key_id;
-  auto handler = open_connection(*system_, setup_of(gateway, edge_name, leases, *live_), session,
-                                 std::move(info));
+  auto handler = open_connection(*system_, setup_of(gateway, edge_name, leases, metrics_, *live_),
+                                 session, std::move(info));
   // One that was revoked after this connection had asked: either the gateway knows the connection
   // by the time it hears of that, or the gate knows of it here.
   if (!gate_->holds(key)) session->expel("this API key was revoked");

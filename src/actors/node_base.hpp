@@ -12,6 +12,7 @@
 #include "actors/gateway.hpp"
 #include "actors/health.hpp"
 #include "actors/live_settings.hpp"
+#include "actors/node_metrics.hpp"
 #include "actors/root_supervisor.hpp"
 #include "actors/runtime.hpp"
 #include "actors/system.hpp"
@@ -52,6 +53,7 @@ class node_base : public node {
   const std::shared_ptr<live_settings> live_ = std::make_shared<live_settings>();
   const std::shared_ptr<auth::gate> gate_;
   const std::shared_ptr<health_board> health_ = std::make_shared<health_board>();
+  const std::shared_ptr<node_metrics> metrics_ = std::make_shared<node_metrics>();
   const std::shared_ptr<gateway_slot> slot_ = std::make_shared<gateway_slot>();
   std::function<void(const std::string& why)> give_up_;
   runtime_config runtime_;

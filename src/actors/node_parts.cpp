@@ -35,10 +35,13 @@ net::http_answer answer_of(const health_board::answer& a) {
 
 }  // namespace
 
-std::optional<net::http_answer> answer_get(health_board& health, std::string_view path) {
-  if (path == "/healthz") return answer_of(health.healthz());
-  if (path == "/readyz") return answer_of(health.readyz());
-  return std::nullopt;
+std::optional<net::http_answer> pages::get(const net::http_get& asked) const {
+  if (asked.path == "/healthz") return answer_of(health->healthz());
+  if (asked.path == "/readyz") return answer_of(health->readyz());
+  if (asked.path != "/metrics") return std::nullopt;
+  if (!asked.trusted) return net::needs_key();
+  return net::http_answer{200, "text/plain; version=0.0.4; charset=utf-8",
+                          metrics_page(*metrics, *health, backend.get())};
 }
 
 net::session_handler turn_away(net::ws_session& session) {

@@ -5,13 +5,15 @@
 #include <chrono>
 #include <condition_variable>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <thread>
 
 #include "actors/health.hpp"
+#include "actors/node_metrics.hpp"
+#include "backends/backend.hpp"
 #include "net/listener.hpp"
 
 namespace dsec::actors {
@@ -39,7 +41,15 @@ class grace_period {
   std::thread thread_;
 };
 
-std::optional<net::http_answer> answer_get(health_board& health, std::string_view path);
+/// What plain HTTP can be asked for; not the whole worker, whose last owner is not to be a
+/// connection.
+struct pages {
+  std::shared_ptr<health_board> health;
+  std::shared_ptr<node_metrics> metrics;
+  std::shared_ptr<backends::backend> backend{};  // none on a coordinator
+
+  [[nodiscard]] std::optional<net::http_answer> get(const net::http_get& asked) const;
+};
 
 /// Closes a session that came while nobody can serve it.
 net::session_handler turn_away(net::ws_session& session);

@@ -48,7 +48,8 @@ std::string to_json(const sandbox_spec& spec) {
                {"hostname", spec.hostname},
                {"labels", spec.labels},
                {"on_failure", to_string(spec.on_failure)},
-               {"warnings", spec.warnings}};
+               {"warnings", spec.warnings},
+               {"trace", spec.trace}};
   // A client's text need not be UTF-8; a replaced character in the record is better than no record.
   return j.dump(-1, ' ', false, json::error_handler_t::replace);
 }
@@ -77,6 +78,7 @@ base::result<sandbox_spec> parse_spec(std::string_view text) {
     s.cmd = j.value("cmd", s.cmd);
     DSEC_TRY(s.on_failure, parse_on_failure(j.value("on_failure", std::string("none"))));
     s.warnings = j.at("warnings").get<std::vector<std::string>>();
+    s.trace = j.value("trace", std::string());  // likewise
     return s;
   } catch (const json::exception& e) {
     return base::fail(base::errc::corrupt, std::string("sandbox record: ") + e.what());

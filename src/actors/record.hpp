@@ -36,6 +36,7 @@ struct sandbox_spec {
   std::vector<std::pair<std::string, std::string>> labels;
   actors::on_failure on_failure = on_failure::none;
   std::vector<std::string> warnings;  // what was accepted but has no effect yet
+  std::string trace;                  // of the create, for logs and events
 };
 
 struct sandbox_record {

@@ -114,9 +114,10 @@ void settle_alive(ledger& book) {
   book.ever_ran = r.phase >= base::phase::running;
   // Its actor finds it started, and goes on from there.
   if (r.phase < base::phase::starting) r.phase = base::phase::starting;
-  base::log::debug(
-      "sandbox_taken_over",
-      {{"sandbox", r.id}, {"phase", to_string(r.phase)}, {"commands", book.commands.live()}});
+  base::log::debug("sandbox_taken_over", {{"sandbox", r.id},
+                                          {"trace", book.trace},
+                                          {"phase", to_string(r.phase)},
+                                          {"commands", book.commands.live()}});
 }
 
 /// Fails when it may live and cannot be taken over.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "actors/event_cursor.hpp"
 #include "base/text.hpp"
 #include "base/unix_time.hpp"
 #include "proto/client.capnp.h"
@@ -116,15 +117,26 @@ void put_command(proto::Command::Builder out, std::string_view sandbox_id, const
   }
 }
 
+void put_event(proto::Event::Builder out, const std::string& edge, const event& e) {
+  put(edge, [&](auto t) { out.setEdge(t); });
+  out.setSeq(e.seq);
+  out.setUnixMs(base::unix_ms(e.at));
+  put(to_string(e.kind), [&](auto t) { out.setKind(t); });
+  put(e.sandbox_id, [&](auto t) { out.setSandboxId(t); });
+  put(e.command_id, [&](auto t) { out.setCommandId(t); });
+  put(e.trace, [&](auto t) { out.setTraceId(t); });
+  put(e.detail, [&](auto t) { out.setDetail(t); });
+  put(e.cause, [&](auto t) { out.setCause(t); });
+  out.setExitCode(e.exit_code);
+}
+
 }  // namespace
 
 proto::frame error_reply(std::uint64_t id, const base::error& why, std::string_view object) {
   return build(id, [&](auto body) {
     auto out = body.initError();
     put(base::to_string(why.code), [&](auto t) { out.setCode(t); });
-    // to_string() ends in " (code)", which the client has in a field of its own.
-    auto message = why.to_string();
-    message.resize(message.rfind(" ("));
+    const auto message = why.sentence();
     put(message, [&](auto t) { out.setMessage(t); });
     put(object.empty() ? std::string_view(why.object) : object, [&](auto t) { out.setObject(t); });
     out.setRetryable(base::retryable(why.code));
@@ -242,6 +254,51 @@ proto::frame file_data_reply(std::uint64_t id, std::string_view content, std::ui
 
 proto::frame file_written_reply(std::uint64_t id, std::uint64_t size) {
   return build(id, [&](auto body) { body.initFileWritten().setSize(size); });
+}
+
+proto::frame events_reply(std::uint64_t id, const event_page& page, const std::string& edge,
+                          const std::string& epoch) {
+  std::size_t count = 0;
+  for (std::size_t bytes = 0; count < page.events.size(); ++count) {
+    const auto& e = page.events[count];
+    bytes += 256 + e.sandbox_id.size() + e.command_id.size() + e.trace.size() + e.detail.size();
+    if (bytes > most_event_bytes && count > 0) break;
+  }
+  event_cursor next;
+  const bool whole = count == page.events.size();
+  next.set(edge, {epoch, whole ? page.last : page.events[count - 1].seq});
+  return build(id, [&](auto body) {
+    auto out = body.initEvents();
+    put(next.text(), [&](auto t) { out.setCursor(t); });
+    out.setDropped(page.dropped);
+    auto list = out.initEvents(static_cast<unsigned>(count));
+    for (unsigned i = 0; i < count; ++i) put_event(list[i], edge, page.events[i]);
+  });
+}
+
+proto::frame usage_reply(std::uint64_t id, const backends::usage& used) {
+  return build(id, [&](auto body) {
+    auto out = body.initUsage();
+    out.setMemoryBytes(used.memory_bytes);
+    out.setCpuUsec(used.cpu_usec);
+    out.setTasks(used.tasks);
+  });
+}
+
+proto::frame node_reply(std::uint64_t id, const node_view& node) {
+  return build(id, [&](auto body) {
+    auto out = body.initNodes(1)[0];
+    put(node.edge, [&](auto t) { out.setEdge(t); });
+    out.setSandboxes(node.sandboxes);
+    out.setCreates(static_cast<std::uint32_t>(node.creates));
+    out.setSlotsReady(node.slots_ready);
+    out.setMemoryTotalBytes(node.memory.total);
+    out.setMemoryAvailableBytes(node.memory.available);
+    out.setMemoryAdmittedBytes(node.admitted_bytes);
+    std::vector<std::string> reasons;
+    for (const auto& [subject, reason] : node.unhealthy) reasons.push_back(subject + ": " + reason);
+    put_texts(out.initUnhealthy(static_cast<unsigned>(reasons.size())), reasons);
+  });
 }
 
 proto::frame images_reply(std::uint64_t id, const std::vector<fs::image>& images) {

@@ -2,12 +2,15 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "actors/command_table.hpp"
+#include "actors/event_log.hpp"
+#include "actors/node_memory.hpp"
 #include "actors/record.hpp"
 #include "base/error.hpp"
 #include "fs/image_store.hpp"
@@ -54,6 +57,24 @@ proto::frame lost_output_reply(std::uint64_t id, std::uint64_t total);
 proto::frame file_data_reply(std::uint64_t id, std::string_view data, std::uint64_t offset,
                              std::uint64_t size);
 proto::frame file_written_reply(std::uint64_t id, std::uint64_t size);
+
+/// Bytes of events in one reply: it counts as a small one, whoever asks for how many.
+inline constexpr std::size_t most_event_bytes = 48U << 10U;
+proto::frame events_reply(std::uint64_t id, const event_page& page, const std::string& edge,
+                          const std::string& epoch);
+proto::frame usage_reply(std::uint64_t id, const backends::usage& used);
+
+struct node_view {
+  std::string edge;
+  std::uint32_t sandboxes = 0;
+  std::size_t creates = 0;
+  std::uint64_t admitted_bytes = 0;
+  memory_reading memory;
+  std::uint32_t slots_ready = 0;
+  std::map<std::string, std::string> unhealthy;  // reasons by subject
+};
+/// A list of this one.
+proto::frame node_reply(std::uint64_t id, const node_view& node);
 proto::frame images_reply(std::uint64_t id, const std::vector<fs::image>& images);
 
 }  // namespace dsec::actors

@@ -46,7 +46,8 @@ void root_state::start_gateway() {
 }
 
 void root_state::start_watchdog() {
-  watchdog_now = self->spawn<caf::monitored>(watchdog, args.health());
+  watchdog_now =
+      self->spawn<caf::monitored>(watchdog, watchdog_args{args.health(), args.metrics(), args.env});
 }
 
 const char* root_state::restart(const caf::actor_addr& dead, bool really) {

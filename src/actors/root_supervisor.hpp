@@ -36,6 +36,9 @@ struct root_args {
   [[nodiscard]] const std::shared_ptr<health_board>& health() const {
     return env ? env->health : coordinator->health;
   }
+  [[nodiscard]] const std::shared_ptr<node_metrics>& metrics() const {
+    return env ? env->metrics : coordinator->metrics;
+  }
 };
 
 struct root_state {

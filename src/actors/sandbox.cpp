@@ -77,11 +77,13 @@ caf::result<reply> sandbox_state::on_call(const call& c) {
   if (c.from->principal != book->record.owner) {
     return refusal(c, {errc::not_found, "there is no sandbox '" + id() + "'", 0});
   }
-  book->status.touch(now());
-  book->askers.claimed = true;
   std::optional<caf::result<reply>> out;
   const auto readable = c.request.read([&](proto::Request::Reader request) {
     const auto body = request.getBody();
+    // Whoever watches a sandbox does not use it.
+    if (body.isGetUsage()) return void(out = on_get_usage(c));
+    book->status.touch(now());
+    book->askers.claimed = true;
     switch (body.which()) {
       case proto::Request::Body::GET_SANDBOX:
         out = reply(sandbox_reply(c.id, view()));
@@ -119,6 +121,17 @@ caf::result<reply> sandbox_state::on_call(const call& c) {
   });
   if (!out) return refusal(c, readable ? base::error{} : readable.error());
   return std::move(*out);
+}
+
+caf::result<reply> sandbox_state::on_get_usage(const call& c) {
+  if (phase() != base::phase::running) return refusal(c, why_not_running(book->record));
+  auto w = make_waiter(c);
+  auto promise = w.promise;
+  answer_from_pool(std::move(w), [instance = book->instance, request = c.id, sandbox = id()] {
+    const auto used = instance->usage();
+    return used ? usage_reply(request, *used) : error_reply(request, used.error(), sandbox);
+  });
+  return promise;
 }
 
 caf::result<reply> sandbox_state::on_await_running(const await_running& m) {

@@ -108,12 +108,15 @@ struct sandbox_state {
   /// dsecd.
   void answer_when_written(waiter w);
   [[nodiscard]] sandbox_view view() const;
+  caf::result<reply> on_get_usage(const call& c);
 
   // sandbox_lifecycle.cpp
   /// The only way the phase changes: checks the edge, has the record written, then publishes it.
   /// Whoever acts on it in the kernel waits for the returned ticket first.
   record_writer::ticket transition(base::phase to, base::cause why = base::cause::none,
                                    std::string detail = {});
+  /// What has become of it, as an event.
+  void tell_phase();
   /// Has the record written as it is, and shows it to others.
   record_writer::ticket publish();
   void resume();
@@ -141,6 +144,8 @@ struct sandbox_state {
   void expire_lifecycle_waiters(time_point at);
 
   // sandbox_exec.cpp
+  /// What has become of a command, as an event and (at level debug) a line of the log.
+  void tell_command(event_kind kind, const command& c);
   void apply(const backends::command_started& e);
   void apply(const backends::command_failed& e);
   void apply(const backends::command_exited& e);

@@ -9,6 +9,7 @@
 #include "actors/sandbox.hpp"
 #include "actors/text_checks.hpp"
 #include "base/log.hpp"
+#include "base/text.hpp"
 
 namespace dsec::actors {
 namespace {
@@ -22,6 +23,16 @@ constexpr std::uint64_t small_output = 64UL * 1024;
 // Input up to this size is written into its memory file here; more takes long enough to hold up
 // other actors.
 constexpr std::size_t small_input = 64UL * 1024;
+
+std::string joined(const std::vector<std::string>& argv) {
+  std::string all;
+  for (const auto& word : argv) all += (all.empty() ? "" : " ") + word;
+  return all;
+}
+
+const char* how_it_ended(const backends::command_exited& e) {
+  return e.timed_out ? "timeout" : e.oom_killed ? "oom" : e.killed ? "killed" : "exit";
+}
 
 std::uint64_t most_wanted(const command& c, std::uint32_t limit) {
   return std::max(std::min<std::uint64_t>(c.exit.stdout_total, limit),
@@ -47,7 +58,7 @@ caf::result<reply> sandbox_state::on_exec(const call& c, proto::Exec::Reader req
   if (book->commands.find(command_id) == nullptr) {
     if (book->commands.used_up(command_id)) return refusal(c, unknown_command(command_id));
     if (phase() != base::phase::running) return refusal(c, why_not_running(book->record));
-    if (auto ok = book->commands.add(spec); !ok) return refusal(c, ok.error());
+    if (auto ok = book->commands.add(spec, c.trace); !ok) return refusal(c, ok.error());
     if (auto ok = hand_over(c, std::move(spec)); !ok) {
       book->commands.withdraw(command_id);
       return refusal(c, ok.error());
@@ -114,8 +125,31 @@ void sandbox_state::answer_command(command_waiter& w, const command& c) {
   answer_from_pool(std::move(w.who), std::move(make));
 }
 
+void sandbox_state::tell_command(event_kind kind, const command& c) {
+  constexpr std::size_t longest_words = 120;
+  // Of a command that an earlier dsecd started the sandbox's is known at most.
+  const auto& trace = c.trace.empty() ? book->trace : c.trace;
+  event e{.kind = kind,
+          .owner = book->record.owner,
+          .sandbox_id = id(),
+          .command_id = c.id,
+          .trace = trace};
+  if (kind == event_kind::command_started) e.detail = base::shown(joined(c.argv), longest_words);
+  if (kind == event_kind::command_failed) {
+    e.detail = c.why.message;
+    e.cause = base::to_string(c.why.code);
+  }
+  if (kind == event_kind::command_ended) {
+    e.exit_code = c.exit.exit_code;
+    e.cause = how_it_ended(c.exit);
+  }
+  base::log::debug(to_string(kind), {{"sandbox", id()}, {"command", c.id}, {"trace", trace}});
+  env->events->add(std::move(e));
+}
+
 void sandbox_state::apply(const backends::command_started& e) {
   if (!book->commands.started(e)) return;
+  tell_command(event_kind::command_started, *book->commands.find(e.id));
   if (book->commands.find(e.id)->kill_wanted && book->instance)
     static_cast<void>(book->instance->kill(e.id));
   settle(e.id);
@@ -146,13 +180,16 @@ void sandbox_state::apply(const command_forgotten& e) {
     return refuse_file(failed);
   }
   if (!book->commands.failed(failed)) return;
+  tell_command(event_kind::command_failed, *book->commands.find(failed.id));
   after_end(failed.id);
   if (base::retryable(failed.why.code)) book->commands.withdraw(failed.id);
 }
 
 void sandbox_state::apply(const backends::command_exited& e) {
   if (file_exited(e)) return;
-  if (book->commands.exited(e)) after_end(e.id);
+  if (!book->commands.exited(e)) return;
+  tell_command(event_kind::command_ended, *book->commands.find(e.id));
+  after_end(e.id);
 }
 
 void sandbox_state::after_end(const std::string& command_id) {

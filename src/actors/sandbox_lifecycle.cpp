@@ -69,6 +69,8 @@ record_writer::ticket sandbox_state::transition(base::phase to, cause why, std::
     return 0;
   }
   const auto from = std::exchange(r.phase, to);
+  env->metrics->count_phase(from, -1);
+  env->metrics->count_phase(to, 1);
   if (r.cause == cause::none) {
     r.cause = why;
     if (!detail.empty()) r.detail = std::move(detail);
@@ -87,7 +89,28 @@ record_writer::ticket sandbox_state::transition(base::phase to, cause why, std::
                     {"to", to_string(to)},
                     {"cause", to_string(r.cause)},
                     {"spent_us", spent.count()}});
+  tell_phase();
   return written;
+}
+
+void sandbox_state::tell_phase() {
+  const auto& r = book->record;
+  event e{.owner = r.owner, .sandbox_id = id(), .trace = book->trace, .detail = r.detail};
+  switch (r.phase) {
+    case base::phase::running:
+      e.kind = event_kind::sandbox_running;
+      break;
+    case base::phase::stopped:
+      e.kind = event_kind::sandbox_stopped;
+      break;
+    case base::phase::failed:
+      e.kind = event_kind::sandbox_failed;
+      break;
+    default:
+      return;
+  }
+  if (base::is_terminal(r.phase)) e.cause = to_string(r.cause);
+  env->events->add(std::move(e));
 }
 
 /// Goes on where an actor before this one was.
@@ -227,7 +250,8 @@ void sandbox_state::apply(const stop_done& e) {
   book->stop_in_flight = false;
   const bool first = e.why && !std::exchange(book->stop_incomplete, true);
   if (e.why)
-    base::log::error("sandbox_stop_incomplete", {{"sandbox", id()}, {"why", e.why->to_string()}});
+    base::log::error("sandbox_stop_incomplete",
+                     {{"sandbox", id()}, {"trace", book->trace}, {"why", e.why->to_string()}});
   if (first) {
     book->record.detail +=
         (book->record.detail.empty() ? "" : "; ") + ("clean-up: " + e.why->to_string());

@@ -72,6 +72,7 @@ std::shared_ptr<worker> node_impl::make_worker(node_deps& deps,
   w->writer = std::make_shared<record_writer>(std::move(records), store_reporter(health_));
   w->images = make_catalogue(deps.images);
   w->health = health_;
+  w->metrics = metrics_;
   w->leases = std::make_shared<lease_table>([] { return std::chrono::steady_clock::now(); });
   w->epoch = base::random_token(60);
   w->wall = [] { return std::chrono::system_clock::now(); };
@@ -107,8 +108,10 @@ base::result<void> node_impl::start() {
   }
   spawn_root(root_args{worker_, table_, slot_, give_up_, make_uplinks()});
   net::listener_callbacks callbacks{
-      .gate = gate_, .opened = {}, .get = [health = health_](std::string_view path) {
-        return answer_get(*health, path);
+      .gate = gate_,
+      .opened = {},
+      .get = [p = pages{health_, metrics_, worker_->backend}](const net::http_get& asked) {
+        return p.get(asked);
       }};
   if (!deps_.links) {
     callbacks.opened = [this](auto session, auto info) {
@@ -120,6 +123,7 @@ base::result<void> node_impl::start() {
   if (!deps_.links) worker_->leases->open();
   health_->expect_beats(longest_pause);
   health_->set_ready(true);
+  worker_->events->add({.kind = event_kind::node_started, .detail = config_.node.name});
   base::log::info("ready", {{"port", port()}, {"edge", config_.node.name}});
   return {};
 }

@@ -42,7 +42,8 @@ void uplink_state::open_channel(proto::OpenChannel::Reader opened) {
   const auto id = opened.getChannel();
   const auto gateway = args.gateway->get();
   if (!gateway) return session->send(channel_closed_frame(id));
-  auto setup = setup_of(gateway, args.env->config.node.name, args.env->leases, *args.env->live);
+  auto setup = setup_of(gateway, args.env->config.node.name, args.env->leases, args.env->metrics,
+                        *args.env->live);
   auto relay = std::make_shared<relay_session>(session, id);
   auto from = std::make_shared<const caller>(read_channel(opened));
   auto connection =

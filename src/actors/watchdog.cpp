@@ -7,6 +7,12 @@
 
 namespace dsec::actors {
 
+void watchdog_state::begin(watchdog_args a) {
+  args = std::move(a);
+  if (args.env) launcher_deaths = args.env->backend->stats().launcher_deaths;
+  sleep();
+}
+
 void watchdog_state::sleep() {
   self->delayed_send(self, period, beat{self->clock().now() + period});
 }
@@ -14,20 +20,44 @@ void watchdog_state::sleep() {
 void watchdog_state::on_beat(const beat& b) {
   const auto late =
       std::chrono::duration_cast<std::chrono::microseconds>(self->clock().now() - b.due);
-  health->note_beat(late.count());
+  args.health->note_beat(late.count());
+  args.metrics->scheduling_delay.observe(late);
   if (late > max_delay) {
-    health->count_late_beat();
+    args.health->count_late_beat();
     base::log::error("actors_delayed", {{"delay_us", late.count()}});
   }
-  health->check_pools();
+  args.health->check_pools();
+  if (args.env) {
+    tell_of_launchers();
+    tell_of_health();
+  }
   sleep();
 }
 
+void watchdog_state::tell_of_launchers() {
+  for (const auto now = args.env->backend->stats().launcher_deaths; launcher_deaths < now;
+       ++launcher_deaths)
+    args.env->events->add({.kind = event_kind::launcher_restarted});
+}
+
+void watchdog_state::tell_of_health() {
+  const auto reasons = args.health->reasons();
+  for (const auto& [subject, reason] : reasons) {
+    if (unhealthy_for.insert(subject).second)
+      args.env->events->add(
+          {.kind = event_kind::node_unhealthy, .detail = subject + ": " + reason});
+  }
+  std::erase_if(unhealthy_for, [&](const std::string& subject) {
+    if (reasons.contains(subject)) return false;
+    args.env->events->add({.kind = event_kind::node_healthy, .detail = subject});
+    return true;
+  });
+}
+
 watchdog_actor::behavior_type watchdog(watchdog_actor::stateful_pointer<watchdog_state> self,
-                                       std::shared_ptr<health_board> health) {
+                                       watchdog_args args) {
   install_handlers(self);
-  self->state.health = std::move(health);
-  self->state.sleep();
+  self->state.begin(std::move(args));
   return {[self](const beat& b) { self->state.on_beat(b); }};
 }
 

@@ -7,11 +7,13 @@
 #include <functional>
 #include <memory>
 
+#include "actors/event_log.hpp"
 #include "actors/health.hpp"
 #include "actors/images.hpp"
 #include "actors/lease_table.hpp"
 #include "actors/live_settings.hpp"
 #include "actors/node_memory.hpp"
+#include "actors/node_metrics.hpp"
 #include "actors/record.hpp"
 #include "actors/record_writer.hpp"
 #include "backends/backend.hpp"
@@ -32,6 +34,8 @@ struct worker {
   std::shared_ptr<image_catalogue> images;
   std::shared_ptr<health_board> health;
   std::shared_ptr<lease_table> leases;
+  std::shared_ptr<node_metrics> metrics = std::make_shared<node_metrics>();
+  std::shared_ptr<event_log> events = std::make_shared<event_log>();
   std::string epoch;  // of this process: ids made here do not come again in the next one
   std::function<std::chrono::system_clock::time_point()> wall;
   std::function<base::result<memory_reading>()> memory;  // on the copy pool

@@ -1,7 +1,5 @@
 #include "actors/ws_conn.hpp"
 
-#include <capnp/schema.h>
-
 #include <algorithm>
 #include <caf/send.hpp>
 #include <optional>
@@ -9,6 +7,7 @@
 #include <vector>
 
 #include "actors/replies.hpp"
+#include "actors/request_name.hpp"
 #include "actors/runtime.hpp"
 #include "actors/text_checks.hpp"
 #include "base/ids.hpp"
@@ -45,6 +44,8 @@ std::optional<capnp::Text::Reader> sandbox_of(body::Reader request) {
       return request.getWriteFile().getSandboxId();
     case body::SET_DETACHED:
       return request.getSetDetached().getSandboxId();
+    case body::GET_USAGE:
+      return request.getGetUsage().getSandboxId();
     default:
       return std::nullopt;
   }
@@ -59,15 +60,6 @@ base::result<std::string> addressee(proto::Request::Reader request) {
   DSEC_TRY(auto id, text(*asked, "sandboxId"));
   if (id.empty()) return base::fail(errc::invalid_argument, "sandboxId is missing");
   return id;
-}
-
-/// The member's name in the schema.
-std::string_view name_of(body::Which which) {
-  KJ_IF_MAYBE (field, capnp::Schema::from<body>().getFieldByDiscriminant(which)) {
-    const auto name = field->getProto().getName();
-    return {name.begin(), name.size()};
-  }
-  return "unknown";  // of a newer client
 }
 
 /// What the reply to a request may weigh at most; 0 for those that are never large. Output that
@@ -85,6 +77,7 @@ std::size_t promise_of(body::Reader request) {
     case body::LIST_SANDBOXES:
     case body::LIST_COMMANDS:
     case body::LIST_IMAGES:
+    case body::LIST_NODES:
       return proto::max_message_bytes;
     default:
       return 0;
@@ -105,11 +98,18 @@ std::chrono::milliseconds margin(std::chrono::milliseconds deadline) {
 }  // namespace
 
 ws_conn_state::~ws_conn_state() {
-  if (args.session) args.session->close("the connection's actor ended");
+  if (!args.session) return;
+  args.node.metrics->connections.add(-1);
+  args.session->close("the connection's actor ended");
+}
+
+void ws_conn_state::write(proto::frame f) {
+  args.node.metrics->sent_bytes.add(f.bytes().size());
+  args.session->send(std::move(f));
 }
 
 void ws_conn_state::send(const proto::frame& f) {
-  args.session->send(f);
+  write(f);
   args.session->grant(1);
 }
 
@@ -120,6 +120,7 @@ void ws_conn_state::hang_up(const std::string& reason) {
 
 void ws_conn_state::on_frame(const frame_arrived& m) {
   if (closing) return;
+  args.node.metrics->received_bytes.add(m.frame.bytes().size());
   std::uint64_t id = 0;
   proto::view<proto::Request> view(m.frame);
   const auto head =
@@ -135,7 +136,7 @@ void ws_conn_state::on_frame(const frame_arrived& m) {
 void ws_conn_state::on_malformed(const frame_malformed& m) {
   if (closing) return;
   // No id can be read from what is no message.
-  args.session->send(error_reply(0, m.why));
+  write(error_reply(0, m.why));
   hang_up(m.why.message);
 }
 
@@ -329,15 +330,15 @@ void ws_conn_state::on_sandbox_down(std::uint64_t id, std::uint64_t serial) {
   find(*p);
 }
 
-void ws_conn_state::log_answer(const pending& p) const {
-  const auto spent = self->clock().now() - p.began;
-  base::log::debug(
-      "request",
-      {{"trace", p.request.trace},
-       {"peer", args.from->peer},
-       {"request", name_of(p.which)},
-       {"sandbox", p.sandbox_id},
-       {"spent_us", std::chrono::duration_cast<std::chrono::microseconds>(spent).count()}});
+void ws_conn_state::note_answer(const pending& p, const proto::frame& answer) const {
+  const auto spent =
+      std::chrono::duration_cast<std::chrono::microseconds>(self->clock().now() - p.began);
+  args.node.metrics->count_request(p.which, answer, spent);
+  base::log::debug("request", {{"trace", p.request.trace},
+                               {"peer", args.from->peer},
+                               {"request", name_of(p.which)},
+                               {"sandbox", p.sandbox_id},
+                               {"spent_us", spent.count()}});
 }
 
 ws_conn_state::pending* ws_conn_state::waiting(std::uint64_t id, std::uint64_t serial) {
@@ -350,7 +351,7 @@ void ws_conn_state::finish(std::uint64_t id, std::uint64_t serial, const proto::
   if (p == nullptr) return;
   const auto bytes = answer.bytes().size();
   take_back_promise(*p);
-  log_answer(*p);
+  note_answer(*p, answer);
   const bool cut = p->promised == 0 && bytes > large_reply && !room_for(bytes);
   in_flight.erase(id);
   send(cut ? without_output(answer) : answer);
@@ -385,7 +386,7 @@ void ws_conn_state::on_close(const close_connection& m) {
   const bool expelled = m.code == errc::unauthenticated;
   if (expelled) abandon_creates();
   for (const auto& [id, p] : std::exchange(in_flight, {}))
-    args.session->send(error_reply(id, {m.code, m.reason, 0}, p.sandbox_id));
+    write(error_reply(id, {m.code, m.reason, 0}, p.sandbox_id));
   fail_streams({m.code, m.reason, 0});
   if (!expelled) return hang_up(m.reason);
   closing = true;
@@ -397,6 +398,8 @@ ws_conn_self::behavior_type ws_conn(ws_conn_self::stateful_pointer<ws_conn_state
   install_handlers(self);
   self->state.greeted = args.greeted;
   self->state.args = std::move(args);
+  self->state.args.node.metrics->connections.add(1);
+  self->state.args.node.metrics->connections_opened.add();
   self->state.args.session->grant(static_cast<std::uint32_t>(proto::max_in_flight));
   return {
       [self](const frame_arrived& m) { self->state.on_frame(m); },

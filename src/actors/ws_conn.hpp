@@ -26,6 +26,7 @@
 #include "actors/alarm.hpp"
 #include "actors/interfaces.hpp"
 #include "actors/lease_table.hpp"
+#include "actors/node_metrics.hpp"
 #include "actors/stream_table.hpp"
 #include "net/listener.hpp"
 
@@ -47,6 +48,7 @@ struct connection_setup {
   std::shared_ptr<lease_table> leases;
   std::chrono::milliseconds default_deadline{0};
   std::chrono::milliseconds default_lease{0};
+  std::shared_ptr<node_metrics> metrics;
 };
 
 struct ws_conn_args {
@@ -130,9 +132,11 @@ struct ws_conn_state {
   pending* waiting(std::uint64_t id, std::uint64_t serial);
   void finish(std::uint64_t id, std::uint64_t serial, const proto::frame& answer);
   void fail(std::uint64_t id, std::uint64_t serial, const base::error& why);
-  void log_answer(const pending& p) const;
+  void note_answer(const pending& p, const proto::frame& answer) const;
   void abandon_creates();
   void on_sandbox_down(std::uint64_t id, std::uint64_t serial);
+  void write(proto::frame f);
+  /// The answer to a request: the next one may come.
   void send(const proto::frame& f);
   void hang_up(const std::string& reason);
 

@@ -68,19 +68,18 @@ base::result<hello_answer> agree(proto::Hello::Reader hello, bool as_text) {
 
 void ws_conn_state::greet(std::uint64_t id, proto::Request::Reader request) {
   if (request.getBody().which() != body::HELLO) {
-    args.session->send(
-        error_reply(id, {errc::protocol, "the first request of a connection must be hello", 0}));
+    write(error_reply(id, {errc::protocol, "the first request of a connection must be hello", 0}));
     return hang_up("no hello");
   }
   const auto hello = request.getBody().getHello();
   auto agreed = agree(hello, args.session->is_text());
   if (!agreed) {
-    args.session->send(error_reply(id, agreed.error()));
+    write(error_reply(id, agreed.error()));
     return hang_up(agreed.error().message);
   }
   auto lease = lease_of(hello);
   if (!lease) {
-    args.session->send(error_reply(id, lease.error()));
+    write(error_reply(id, lease.error()));
     return hang_up("lease");
   }
   greeted = true;
@@ -99,6 +98,7 @@ void ws_conn_state::greet(std::uint64_t id, proto::Request::Reader request) {
   agreed->edge = args.node.edge_name;
   const auto answer = hello_reply(id, *agreed);
   if (!agreed->packed) return send(answer);
+  args.node.metrics->sent_bytes.add(answer.bytes().size());
   args.session->send_then_pack(answer);
   args.session->grant(1);
 }

@@ -123,7 +123,7 @@ void ws_conn_state::on_piece(std::uint64_t id, std::uint64_t serial, const proto
   const auto piece = read_piece(*s, reply);
   if (!piece) return fail_stream(id, serial, piece.error());
   if (piece->failed) {
-    args.session->send(stream_failed(*s, piece->reply));
+    write(stream_failed(*s, piece->reply));
     return streams.end(*s);
   }
   if (piece->size == 0 && !piece->total) return go_on(*s);  // nothing was written meanwhile
@@ -135,7 +135,7 @@ void ws_conn_state::on_piece(std::uint64_t id, std::uint64_t serial, const proto
 
 void ws_conn_state::send_piece(stream& s, const proto::frame& f) {
   s.sending = true;
-  args.session->send(f.with(
+  write(f.with(
       std::make_shared<const written_notice>(ws_conn_self{self}, piece_written{s.id, s.serial})));
 }
 
@@ -146,13 +146,13 @@ void ws_conn_state::on_written(const piece_written& m) {
 void ws_conn_state::fail_stream(std::uint64_t id, std::uint64_t serial, const base::error& why) {
   const auto* s = streams.find(id, serial);
   if (s == nullptr) return;
-  args.session->send(stream_failed(*s, error_reply(0, why, s->sandbox_id)));
+  write(stream_failed(*s, error_reply(0, why, s->sandbox_id)));
   streams.end(*s);
 }
 
 void ws_conn_state::fail_streams(const base::error& why) {
   for (const auto& s : streams.close_all())
-    args.session->send(stream_failed(s, error_reply(0, why, s.sandbox_id)));
+    write(stream_failed(s, error_reply(0, why, s.sandbox_id)));
 }
 
 }  // namespace dsec::actors

@@ -168,10 +168,18 @@ struct probe_item {
   std::string remedy{};  // how to mend it where it is missing
 };
 
+/// What a backend counts, for /metrics.
+struct backend_stats {
+  std::uint32_t slots_ready = 0;
+  std::uint64_t launcher_deaths = 0;
+};
+
 class backend {
  public:
   virtual ~backend() = default;
   [[nodiscard]] virtual std::string name() const = 0;
+  /// Waits for nothing; any thread.
+  [[nodiscard]] virtual backend_stats stats() const { return {}; }
   /// Blocks; before the first start().
   virtual std::vector<probe_item> probe() = 0;
   /// Blocks until the sandbox answers on its channel, or fails with everything undone.

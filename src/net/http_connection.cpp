@@ -37,6 +37,13 @@ std::string_view view(beast::string_view s) {
   return {s.data(), s.size()};
 }
 
+/// An IPv4 client of a socket for both may come as ::ffff:127.0.0.1.
+bool is_loopback(const asio::ip::address& a) {
+  if (a.is_v6() && a.to_v6().is_v4_mapped())
+    return asio::ip::make_address_v4(asio::ip::v4_mapped, a.to_v6()).is_loopback();
+  return a.is_loopback();
+}
+
 class http_connection final : public peer, public std::enable_shared_from_this<http_connection> {
  public:
   http_connection(std::shared_ptr<hub> h, wire w, hub::admission admitted)
@@ -56,6 +63,7 @@ class http_connection final : public peer, public std::enable_shared_from_this<h
     if (problem) return;  // gone already
     door_ = {here.address().to_string(), here.port(), stream_.secure(),
              [this](const std::string& host) { return stream_.certified_for(host); }};
+    local_peer_ = is_loopback(there.address());
     peer_ = there.address().to_string() + ":" + std::to_string(there.port());
     limit_time();
     stream_.async_handshake(
@@ -160,7 +168,7 @@ class http_connection final : public peer, public std::enable_shared_from_this<h
     if (takes_post) return give_ticket(request);
     if (*path == "/v1/ws" && hub_->callbacks.opened) return upgrade(request);
     if (*path == "/v1/peer" && hub_->callbacks.peer_opened) return upgrade_peer(request);
-    if (auto answer = hub_->callbacks.get(*path))
+    if (auto answer = hub_->callbacks.get({*path, local_peer_ || knows_key(request)}))
       return reply(std::move(*answer), request.keep_alive());
     refuse(errc::not_found, "nothing at '" + std::string(*path) + "'");
   }
@@ -176,6 +184,11 @@ class http_connection final : public peer, public std::enable_shared_from_this<h
   void upgrade_peer(const http_request& request) {
     if (!is_upgrade(request)) return;
     hand_over({{}, peer_, {}}, hub_->callbacks.peer_opened, peer_traffic);
+  }
+
+  [[nodiscard]] bool knows_key(const http_request& request) const {
+    const auto key = bearer_token(view(request[http::field::authorization]));
+    return key && hub_->callbacks.gate->by_key(*key).has_value();
   }
 
   void upgrade(const http_request& request) {
@@ -294,11 +307,17 @@ class http_connection final : public peer, public std::enable_shared_from_this<h
   local_door door_;
   std::string peer_;
   std::string allowed_ = "GET";  // where something else was tried
+  bool local_peer_ = false;
   std::size_t drained_ = 0;
   bool ending_ = false;  // aborted, or handed on: the wire is not ours any more
 };
 
 }  // namespace
+
+http_answer needs_key() {
+  return {static_cast<unsigned>(http::status::unauthorized), "application/json",
+          error_body(errc::unauthenticated, "send 'Authorization: Bearer <API key>'")};
+}
 
 void serve_http(std::shared_ptr<hub> h, wire w, hub::admission admitted) {
   auto on = w.get_executor();

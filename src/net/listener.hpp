@@ -63,6 +63,13 @@ struct http_answer {
   std::string content_type = "application/json";
   std::string body;
 };
+/// The answer to whoever asks without being trusted for what not everybody may see.
+http_answer needs_key();
+
+struct http_get {
+  std::string_view path;
+  bool trusted = false;  // it comes from this machine, or with an API key
+};
 
 struct listener_callbacks {
   /// Asked for every upgrade and ticket.
@@ -70,8 +77,8 @@ struct listener_callbacks {
   /// A WebSocket at /v1/ws was accepted. Nothing is read before the first grant(). Empty: there is
   /// no such path.
   std::function<session_handler(std::shared_ptr<ws_session>, connection_info)> opened;
-  /// GET of any other path; nullopt = 404. Used for /healthz and /readyz.
-  std::function<std::optional<http_answer>(std::string_view path)> get;
+  /// GET of any other path; nullopt = 404. Used for /healthz, /readyz and /metrics.
+  std::function<std::optional<http_answer>(const http_get&)> get;
   /// The same as `opened` at /v1/peer, without a key: a worker proves itself in its messages, which
   /// are small until trust(). Empty: there is no such path.
   std::function<session_handler(std::shared_ptr<ws_session>, connection_info)> peer_opened{};

@@ -34,6 +34,9 @@ struct Request {
     openStream @20 :OpenStream;         # -> stream, at once; then streamData. These three need the feature "streams"
     streamCredit @21 :StreamCredit;     # -> stream
     closeStream @22 :StreamRef;         # -> stream, and no streamData after it
+    listEvents @23 :ListEvents;         # -> events: what has happened, from memory; at once or (waitMs) when there is something
+    getUsage @24 :SandboxRef;           # -> usage; does not count as use of the sandbox
+    listNodes @25 :Void;                # -> nodes: this one; of a coordinator its workers
   }
 }
 
@@ -55,9 +58,12 @@ struct Reply {
     commands @12 :List(Command);
     stream @14 :Stream;
     streamData @15 :StreamData;         # only over connections that have opened a stream
+    events @17 :Events;
+    usage @18 :Usage;
+    nodes @19 :List(Node);
   }
   truncated @13 :Bool;          # sandboxes, commands: not all fit; missing are the sandboxes that were created first, ended ones before living ones, the oldest commands
-  unreachable @16 :List(Text);  # sandboxes, images: workers that did not answer; what they have is missing
+  unreachable @16 :List(Text);  # sandboxes, images, events, nodes: workers that did not answer; what they have is missing
 }
 
 struct Error {
@@ -313,4 +319,49 @@ struct Image {
   sizeBytes @4 :UInt64;
   createdUnixMs @5 :UInt64;
   edges @6 :List(Text);         # workers that have it, when a coordinator says so
+}
+
+struct ListEvents {
+  # The caller's sandboxes, and what concerns the whole node.
+  after @0 :Text;               # `cursor` of the reply before: only what came later; empty = all there is
+  traceId @1 :Text;             # only those with it; empty = any
+  sandboxId @2 :Text;           # only those of it; empty = any
+  limit @3 :UInt32;             # at most so many, the oldest; 0 = as many as fit. A reply has no more than about 48 KiB of them
+  waitMs @4 :UInt32;            # when there is none: wait up to so long for one
+}
+
+struct Event {
+  edge @0 :Text;                # where it happened
+  seq @1 :UInt64;               # grows by one with each event there since its dsecd started, whoever may see it
+  unixMs @2 :UInt64;
+  kind @3 :Text;                # docs/events.md lists them: "sandbox.running" …
+  sandboxId @4 :Text;           # empty: of the node
+  commandId @5 :Text;
+  traceId @6 :Text;             # of the request that it comes from
+  detail @7 :Text;              # one sentence or a name, may be empty
+  cause @8 :Text;               # sandbox.stopped, sandbox.failed: why; command.failed: the error code
+  exitCode @9 :Int32;           # command.ended
+}
+
+struct Events {
+  events @0 :List(Event);       # of one edge in their order, of several by time
+  cursor @1 :Text;              # the next `after`; what stands in it is the server's business
+  dropped @2 :UInt64;           # events since `after` that memory has lost, whoever might have seen them
+}
+
+struct Usage {
+  memoryBytes @0 :UInt64;       # charged to the commands
+  cpuUsec @1 :UInt64;           # of CPU time, since it was created
+  tasks @2 :UInt32;             # processes and threads
+}
+
+struct Node {
+  edge @0 :Text;
+  sandboxes @1 :UInt32;         # alive, everybody's
+  creates @2 :UInt32;           # that wait for admission
+  slotsReady @3 :UInt32;
+  memoryTotalBytes @4 :UInt64;  # as admission sees it: the host's, or what dsecd's own group leaves
+  memoryAvailableBytes @5 :UInt64;
+  memoryAdmittedBytes @6 :UInt64;  # limits of living sandboxes, together
+  unhealthy @7 :List(Text);     # why /healthz is not 200
 }

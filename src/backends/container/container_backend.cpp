@@ -178,6 +178,10 @@ void container_backend::refill() {
     base::log::warn("slots_not_refilled", {{"error", filled.error().to_string()}});
 }
 
+backends::backend_stats container_backend::stats() const {
+  return {host_->slots.ready(), host_->launcher_deaths};
+}
+
 result<void> container_backend::close() {
   std::unique_lock lock(mutex_);
   if (closed_) return {};

@@ -45,6 +45,7 @@ class container_backend final : public backends::backend {
   base::result<void> end_unrecovered() override;
   void leave() override;
   void refill() override;
+  [[nodiscard]] backends::backend_stats stats() const override;
 
   /// Whether sandboxes of an earlier run live that nobody has taken over yet.
   [[nodiscard]] bool inherits_living() const { return host_->left.any_alive(); }

@@ -44,6 +44,7 @@ launcher::hooks hooks_for(sandbox_host& host) {
   };
   h.events.down = [&host] {
     if (host.closing) return;
+    ++host.launcher_deaths;
     base::log::warn("launcher_died", {});
     host.relaunching.post([&host] { start_another(host, first_retry); });
   };

@@ -78,6 +78,11 @@ result<slot> slot_pool::take() {
   return fail(made.error());
 }
 
+std::uint32_t slot_pool::ready() {
+  const std::scoped_lock lock(mutex_);
+  return static_cast<std::uint32_t>(ready_.size());
+}
+
 std::optional<slot> slot_pool::take_ready() {
   const std::scoped_lock lock(mutex_);
   if (ready_.empty()) return std::nullopt;

@@ -40,6 +40,8 @@ class slot_pool {
   base::result<void> refill();
   /// Drops all ready slots; refill() makes none from now on.
   base::result<void> drain();
+  /// How many are ready.
+  [[nodiscard]] std::uint32_t ready();
 
  private:
   std::optional<slot> take_ready();

@@ -76,6 +76,7 @@ void cluster_fixture::start_coordinator() {
   env = std::make_shared<actors::coordinator_env>();
   env->copy_pool = copy;
   env->health = std::make_shared<actors::health_board>();
+  env->metrics = std::make_shared<actors::node_metrics>();
   env->leases = leases;
   std::istringstream lines(edges_file);
   for (std::string line; std::getline(lines, line);) env->known_edges.push_back(line);
@@ -123,7 +124,7 @@ void cluster_fixture::cut(const std::string& name) {
 }
 
 actors::connection_setup cluster_fixture::connections() {
-  return {slot->get(), {}, leases, 120s, 120s};
+  return {slot->get(), {}, leases, 120s, 120s, env->metrics};
 }
 
 void cluster_fixture::run() {

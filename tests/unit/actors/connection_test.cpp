@@ -24,9 +24,8 @@ proto::frame request(const std::function<void(proto::Request::Builder)>& f) {
 struct stranger {
   explicit stranger(node_fixture& n)
       : node(n),
-        handler(dsec::actors::open_connection(*n.system,
-                                              {n.slot->get(), "e0", n.worker->leases, 120s, 120s},
-                                              session, {"alice", "x"})) {
+        handler(
+            dsec::actors::open_connection(*n.system, n.connections(), session, {"alice", "x"})) {
     node.run();
   }
   void say(proto::frame f) {

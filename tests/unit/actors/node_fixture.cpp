@@ -310,8 +310,12 @@ node_fixture::node_fixture(fake::script s, std::vector<actors::sandbox_record> k
 }
 
 actors::connection_setup node_fixture::connections() {
-  return {slot->get(), config.node.name, worker->leases, 120s,
-          std::chrono::seconds(config.gateway.lease_seconds)};
+  return {slot->get(),
+          config.node.name,
+          worker->leases,
+          120s,
+          std::chrono::seconds(config.gateway.lease_seconds),
+          worker->metrics};
 }
 
 void node_fixture::start_again() {

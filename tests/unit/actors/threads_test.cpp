@@ -144,9 +144,10 @@ class threaded_node {
 class blocking_client {
  public:
   explicit blocking_client(threaded_node& node)
-      : handler_(actors::open_connection(*node.system,
-                                         {node.slot->get(), "e0", node.worker->leases, 120s, 120s},
-                                         session_, {"alice", "x"})) {
+      : handler_(actors::open_connection(
+            *node.system,
+            {node.slot->get(), "e0", node.worker->leases, 120s, 120s, node.worker->metrics},
+            session_, {"alice", "x"})) {
     call([](proto::Request::Builder r) { r.getBody().initHello().setProtocolVersion(1); });
   }
   ~blocking_client() { handler_.closed(); }

@@ -90,8 +90,11 @@ class gateway_fixture {
         .gate = gate,
         .opened = [this](std::shared_ptr<ws_session> s,
                          connection_info info) { return record(std::move(s), std::move(info)); },
-        .get = [](std::string_view path) -> std::optional<http_answer> {
-          if (path == "/healthz") return http_answer{200, "application/json", "{\"ok\":true}\n"};
+        .get = [](const http_get& asked) -> std::optional<http_answer> {
+          if (asked.path == "/healthz")
+            return http_answer{200, "application/json", "{\"ok\":true}\n"};
+          if (asked.path == "/secret" && !asked.trusted) return needs_key();
+          if (asked.path == "/secret") return http_answer{200, "text/plain", "told"};
           return std::nullopt;
         },
     };

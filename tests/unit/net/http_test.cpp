@@ -46,6 +46,17 @@ TEST_CASE("an unknown path is a typed 404") {
   CHECK(error_code_of(answer) == "not_found");
 }
 
+TEST_CASE("a client of this machine is trusted without a key") {
+  gateway_fixture gateway;
+  CHECK(raw_client(gateway.port()).get("/secret").body == "told");
+}
+
+TEST_CASE("whoever is not trusted is told to send a key") {
+  const auto answer = dsec::net::needs_key();
+  CHECK(answer.status == 401);
+  CHECK(nlohmann::json::parse(answer.body)["error"]["code"] == "unauthenticated");
+}
+
 TEST_CASE("only GET is allowed") {
   gateway_fixture gateway;
   raw_client client(gateway.port());
