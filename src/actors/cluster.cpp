@@ -43,10 +43,12 @@ caf::result<reply> cluster_state::on_call(const call& c) {
         out = on_stop_with_key(c, request);
         break;
       case proto::Request::Body::LIST_SANDBOXES:
-        out = gather(c, false);
-        break;
       case proto::Request::Body::LIST_IMAGES:
-        out = gather(c, true);
+      case proto::Request::Body::LIST_NODES:
+        out = gather(c, request.getBody().which());
+        break;
+      case proto::Request::Body::LIST_EVENTS:
+        out = gather_events(c, request.getBody().getListEvents());
         break;
       default:
         out = reply(

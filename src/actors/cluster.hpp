@@ -7,7 +7,7 @@
 // cluster.cpp         who is there; finding; what comes in
 // cluster_create.cpp  creates
 // cluster_keys.cpp    who knows an idempotency key; stops that name one
-// cluster_list.cpp    the union of what all workers have
+// cluster_list.cpp    the union of what all workers have; what happens on any of them
 #pragma once
 
 #include <caf/typed_event_based_actor.hpp>
@@ -80,6 +80,10 @@ struct cluster_state {
   static constexpr std::chrono::milliseconds first_try{100};
   static constexpr std::chrono::milliseconds further_try{1000};
   static constexpr std::chrono::milliseconds pause_between_rounds{250};
+  /// Between two questions for events, while a client waits for some; and how many clients may: one
+  /// more is answered with what there is.
+  static constexpr std::chrono::milliseconds pause_between_looks{250};
+  static constexpr std::size_t max_watching = 256;
   /// An answer that comes so long before the deadline leaves time for another try.
   static constexpr std::chrono::milliseconds shortest_try{300};
   /// A worker that is connected and has said nothing of itself for so long does not work.
@@ -137,12 +141,16 @@ struct cluster_state {
   };
   /// A list of what all workers have.
   struct gathering {
-    gathering(waiter w, call c, bool i) : who(std::move(w)), request(std::move(c)), images(i) {}
+    gathering(waiter w, call c, proto::Request::Body::Which k)
+        : who(std::move(w)), request(std::move(c)), kind(k) {}
 
     waiter who;
     call request;
-    bool images;       // else sandboxes
-    time_point until;  // workers are waited for
+    proto::Request::Body::Which kind;  // of list
+    events_wanted events;              // of events
+    time_point wait_until;             // likewise: for any to happen
+    time_point not_before;             // the next question
+    time_point until;                  // workers are waited for
     bool begun = false;
     std::vector<std::string> to_ask;
     std::size_t asked = 0;  // who have not answered yet, and merges under way
@@ -243,9 +251,12 @@ struct cluster_state {
   [[nodiscard]] std::string first_gone(const std::vector<std::string>& edges) const;
 
   // cluster_list.cpp
-  caf::result<reply> gather(const call& c, bool images);
+  caf::result<reply> gather(const call& c, proto::Request::Body::Which kind);
+  caf::result<reply> gather_events(const call& c, proto::ListEvents::Reader request);
+  caf::result<reply> begin_gathering(gathering g);
+  [[nodiscard]] bool is_worth_waiting(const gathering& g) const;
   void go_on_listing();
-  [[nodiscard]] bool waits_for_workers(gathering& g);
+  [[nodiscard]] bool waits(const gathering& g);
   void begin_asking(gathering& g);
   void ask_some(std::uint64_t token);
   void merge(std::uint64_t token, gathering& g);

@@ -5,10 +5,10 @@
 
 #include <algorithm>
 #include <map>
-#include <memory>
 #include <tuple>
 #include <utility>
 
+#include "actors/open_answers.hpp"
 #include "proto/client.capnp.h"
 #include "proto/limits.hpp"
 #include "proto/text.hpp"
@@ -18,37 +18,6 @@ namespace {
 
 /// What stands around a list in a message.
 constexpr std::size_t envelope_bytes = 64U << 10U;
-
-/// The answers that can be read, for as long as this lives.
-class open_answers {
- public:
-  open_answers(const std::vector<edge_answer>& answers, std::vector<std::string>& silent) {
-    for (const auto& a : answers) {
-      const auto words = a.reply.words();
-      auto reader = std::make_unique<capnp::FlatArrayMessageReader>(
-          words, proto::reader_options(words.size()));
-      const auto ok = proto::guarded([&] {
-        const auto reply = reader->getRoot<proto::Reply>();
-        if (reply.getBody().isError()) return silent.push_back(a.edge);
-        for (const auto e : reply.getUnreachable()) silent.push_back(proto::text_of(e));
-        read_.emplace_back(a.edge, reply);
-        truncated_ = truncated_ || reply.getTruncated();
-      });
-      if (!ok) silent.push_back(a.edge);
-      readers_.push_back(std::move(reader));
-    }
-  }
-
-  [[nodiscard]] const std::vector<std::pair<std::string, proto::Reply::Reader>>& all() const {
-    return read_;
-  }
-  [[nodiscard]] bool truncated() const { return truncated_; }
-
- private:
-  std::vector<std::unique_ptr<capnp::FlatArrayMessageReader>> readers_;
-  std::vector<std::pair<std::string, proto::Reply::Reader>> read_;
-  bool truncated_ = false;
-};
 
 /// How many of the list, from its beginning, fit in a message.
 template <class Readers>
@@ -61,12 +30,6 @@ unsigned fitting(const Readers& all) {
     ++n;
   }
   return n;
-}
-
-void say_silent(proto::Reply::Builder reply, std::vector<std::string> silent) {
-  std::sort(silent.begin(), silent.end());
-  auto names = reply.initUnreachable(static_cast<unsigned>(silent.size()));
-  for (unsigned i = 0; i < names.size(); ++i) names.set(i, silent[i]);
 }
 
 }  // namespace
@@ -92,6 +55,28 @@ proto::frame merged_sandboxes(std::uint64_t id, const std::vector<edge_answer>& 
   auto list = reply.initBody().initSandboxes(n);
   for (unsigned i = 0; i < n; ++i) list.setWithCaveats(i, all[i]);
   reply.setTruncated(opened.truncated() || n < all.size());
+  say_silent(reply, std::move(silent));
+  return proto::frame::from_builder(message);
+}
+
+proto::frame merged_nodes(std::uint64_t id, const std::vector<edge_answer>& answers,
+                          std::vector<std::string> silent) {
+  const open_answers opened(answers, silent);
+  std::map<std::string, proto::Node::Reader> all;
+  for (const auto& [edge, reply] : opened.all()) {
+    if (!reply.getBody().isNodes()) continue;
+    for (const auto n : reply.getBody().getNodes()) all.emplace(proto::text_of(n.getEdge()), n);
+  }
+  std::vector<proto::Node::Reader> readers;
+  readers.reserve(all.size());
+  for (const auto& [edge, node] : all) readers.push_back(node);
+  capnp::MallocMessageBuilder message;
+  auto reply = message.initRoot<proto::Reply>();
+  reply.setId(id);
+  const auto n = fitting(readers);
+  auto list = reply.initBody().initNodes(n);
+  for (unsigned i = 0; i < n; ++i) list.setWithCaveats(i, readers[i]);
+  reply.setTruncated(n < readers.size());
   say_silent(reply, std::move(silent));
   return proto::frame::from_builder(message);
 }
