@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import pwd
 import shutil
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import host
+import prometheus
 import pytest
 from cluster import Cluster, to_toml
 from conftest import TINY, assert_nothing, serve
@@ -31,7 +34,9 @@ def cluster(tiny_tree: Path) -> Iterator[Cluster]:
 
 @pytest.fixture
 def own_cluster(request: pytest.FixtureRequest, tiny_tree: Path) -> Iterator[Cluster]:
-    made = Cluster(f"rolesown-{abs(hash(request.node.name)) % 10000}")
+    marker = request.node.get_closest_marker("daemon")
+    arguments = marker.kwargs if marker else {}
+    made = Cluster(f"rolesown-{abs(hash(request.node.name)) % 10000}", **arguments)
     yield from serve(made, lambda c: c.image_import(TINY, tiny_tree, "base"))
 
 
@@ -192,6 +197,74 @@ def test_a_second_worker_of_a_name_is_refused_and_the_first_serves_on(own_cluste
         for sandbox in one_on_each(own_cluster).values():
             assert sandbox.commands.run("echo here").stdout == "here\n"
             sandbox.stop()
+
+
+def told_as_json(*arguments: str) -> list[dict]:
+    done = subprocess.run(
+        [sys.executable, "-m", "libdsec", *arguments, "-o", "json"],
+        capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_events_load_and_usage_of_all_workers_come_from_the_coordinator(own_cluster: Cluster):
+    sandboxes = one_on_each(own_cluster)
+    for sandbox in sandboxes.values():
+        sandbox.commands.run("true")
+    told = told_as_json("events")
+    for edge, sandbox in sandboxes.items():
+        mine = [e for e in told if e["sandbox_id"] == sandbox.id]
+        assert [e["kind"] for e in mine] == [
+            "sandbox.created", "sandbox.running", "command.started", "command.ended",
+        ]  # fmt: skip
+        assert {e["edge"] for e in mine} == {edge}
+    done = subprocess.run(
+        [sys.executable, "-m", "libdsec", "top", "--once", "-o", "json"],
+        capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    shown = json.loads(done.stdout)
+    assert [(node["edge"], node["sandboxes"]) for node in shown["nodes"]] == [("w1", 1), ("w2", 1)]
+    assert all(s["usage"]["memory_bytes"] > 0 for s in shown["sandboxes"])
+    own_cluster["w1"].kill()
+    assert host.eventually(lambda: own_cluster.edges()["w1"] == "unreachable", SLACK)
+    done = subprocess.run(
+        [sys.executable, "-m", "libdsec", "top", "--once"],
+        capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    assert "node w1: does not answer" in done.stdout.splitlines()
+    own_cluster["w1"].start()
+    own_cluster.wait_joined()
+    for sandbox in sandboxes.values():
+        sandbox.stop()
+
+
+@pytest.mark.daemon(config="log_level = 'debug'\n")
+def test_a_trace_goes_through_the_coordinator_and_the_worker(
+    own_cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("DSEC_TRACE_ID", "job-7")
+    with Sandbox.create(TINY, memory_mb=32) as sandbox:
+        sandbox.commands.run("true")
+    for daemon in (own_cluster.coordinator, own_cluster.of(sandbox.id)):
+        lines = [json.loads(x) for x in daemon.log.read_text().splitlines() if x.startswith("{")]
+        requests = {x.get("request") for x in lines if x.get("trace") == "job-7"}
+        assert {"createSandbox", "exec", "stopSandbox"} <= requests
+
+
+def test_metrics_of_a_coordinator_are_its_own(own_cluster: Cluster):
+    with Sandbox.create(TINY, memory_mb=32) as sandbox:
+        coordinator = prometheus.parse(prometheus.fetch(own_cluster.coordinator.port))
+        assert coordinator["dsec_workers"].samples[
+            ("dsec_workers", (("state", "connected"),))
+        ] == len(own_cluster.workers)
+        assert "dsec_sandboxes" not in coordinator
+        requests = coordinator["dsec_requests_total"].samples
+        created = (("request", "createSandbox"), ("code", "ok"))
+        assert requests[("dsec_requests_total", created)] == 1
+        worker = prometheus.parse(prometheus.fetch(own_cluster.of(sandbox.id).port))
+        running = (("phase", "running"),)
+        assert worker["dsec_sandboxes"].samples[("dsec_sandboxes", running)] == 1
+        assert "dsec_workers" not in worker
 
 
 class stranger:

@@ -102,6 +102,16 @@ class FakeServer:
         self.rubbish: dict[str, bytes] = {}
         """Request kind -> what is sent instead of the reply."""
         self.status: http.HTTPStatus | None = None
+        self.traces: list[tuple[str, str]] = []
+        """(kind, traceId) of each request that has one."""
+        self.events: list[dict[str, Any]] = []
+        self.events_dropped = 0
+        self.page_of_events = 2
+        self.unreachable: list[str] = []
+        self.asked_events: list[tuple[str, int]] = []
+        """(after, waitMs) of each listEvents."""
+        self.cpu_usec = 0
+        self.unhealthy: list[str] = []
         self.next_error: dict[str, tuple[str, str, str, bool]] = {}
         self.keep_errors = False
         """The next error is that of all later requests of its kind, too."""
@@ -198,6 +208,8 @@ class FakeServer:
             request = reader.as_builder()
         kind = str(request.body.which())
         self.requests.append(kind)
+        if request.traceId:
+            self.traces.append((kind, str(request.traceId)))
         if self.silent:
             return
         if self.lose_before.get(kind, 0) > 0:
@@ -378,6 +390,43 @@ class FakeServer:
         if body.sandboxId in self.sandboxes:
             self.sandboxes[body.sandboxId]["detached"] = body.detached
         await self._do_getSandbox(reply, body, request)
+
+    async def _do_listEvents(self, reply: Any, body: Any, request: Any) -> None:
+        self.asked_events.append((str(body.after), int(body.waitMs)))
+        since = int(str(body.after).rpartition(":")[2] or 0)
+        if since >= len(self.events) and body.waitMs:
+            await asyncio.sleep(body.waitMs / 1000)
+        found = [
+            (seq, event)
+            for seq, event in enumerate(self.events, 1)
+            if seq > since
+            and event.get("traceId", "") == (body.traceId or event.get("traceId", ""))
+            and event.get("sandboxId", "") == (body.sandboxId or event.get("sandboxId", ""))
+        ][: self.page_of_events]
+        page = reply.body.init("events")
+        page.dropped = self.events_dropped if since == 0 else 0
+        page.cursor = f"e0:first:{found[-1][0] if found else len(self.events)}"
+        for item, (seq, event) in zip(page.init("events", len(found)), found, strict=True):
+            item.edge, item.seq = "e0", seq
+            for name, value in event.items():
+                setattr(item, name, value)
+        reply.unreachable = self.unreachable
+
+    async def _do_getUsage(self, reply: Any, body: Any, request: Any) -> None:
+        if self.sandboxes[body.sandboxId]["phase"] != "running":
+            fill_error(reply, "sandbox_failed", "it has ended", body.sandboxId, False)
+            return
+        self.cpu_usec += 250_000
+        usage = reply.body.init("usage")
+        usage.memoryBytes, usage.cpuUsec, usage.tasks = 3 << 20, self.cpu_usec, 4
+
+    async def _do_listNodes(self, reply: Any, body: Any, request: Any) -> None:
+        node = reply.body.init("nodes", 1)[0]
+        node.edge, node.sandboxes, node.creates, node.slotsReady = "e0", len(self.sandboxes), 2, 8
+        node.memoryTotalBytes, node.memoryAvailableBytes = 8 << 30, 6 << 30
+        node.memoryAdmittedBytes = 1 << 30
+        node.unhealthy = self.unhealthy
+        reply.unreachable = self.unreachable
 
     async def _do_listImages(self, reply: Any, body: Any, request: Any) -> None:
         image = reply.body.init("images", 1)[0]

@@ -202,21 +202,35 @@ def examples() -> list[str]:
 def test_every_command_shows_examples():
     lines = examples()
     assert len(lines) >= 8
-    for verb in ("run", "ps", "exec", "kill", "logs"):
+    for verb in ("run", "ps", "exec", "kill", "logs", "events", "top"):
         assert any(line.startswith(f"dsec {verb}") for line in lines)
 
 
+def goes_on_until_interrupted(words: list[str]) -> None:
+    process = start(*words)
+    assert process.stdout.readline()
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=20)
+    assert (process.returncode, err) == (130, "")
+
+
 @pytest.mark.parametrize("line", examples())
-def test_the_examples_in_the_help_work(dsec, line):
+def test_the_examples_in_the_help_work(server, dsec, line):
+    server.events.append({"kind": "node.started"})
     sandbox = Sandbox.create("debian-python:12")
     command = sandbox.commands.start("echo logged")
-    words = [{"ID": sandbox.id, "COMMAND": command.id}.get(w, w) for w in shlex.split(line)[1:]]
+    known = {"ID": sandbox.id, "COMMAND": command.id, "TRACE": "t1"}
+    words = [known.get(w, w) for w in shlex.split(line)[1:]]
+    if "--follow" in words or (words[0] == "top" and "--once" not in words):
+        return goes_on_until_interrupted(words)
     done = dsec(*words)
     assert done.code == 0, done.err
 
 
 def test_help_is_printed_for_every_command(dsec):
-    for arguments in ([], ["run"], ["ps"], ["exec"], ["kill"], ["logs"]):
+    for arguments in (
+        [], ["run"], ["ps"], ["exec"], ["kill"], ["logs"], ["events"], ["top"], ["completion"],
+    ):  # fmt: skip
         done = dsec(*arguments, "--help")
         assert done.code == 0
         assert "examples:" in done.out

@@ -43,9 +43,14 @@ from .models import (
     CommandResult,
     CommandState,
     CreateResult,
+    Event,
+    EventPage,
     ImageInfo,
+    NodeInfo,
+    NodeList,
     OutputPiece,
     SandboxInfo,
+    Usage,
 )
 
 __version__ = "0.1.0"
@@ -70,6 +75,8 @@ __all__ = [
     "DSecContainerRunArgs",
     "DSecError",
     "DeadlineExceededError",
+    "Event",
+    "EventPage",
     "ExecFailedError",
     "Files",
     "ImageInfo",
@@ -77,6 +84,8 @@ __all__ = [
     "InvalidArgumentError",
     "IoError",
     "NoShellError",
+    "NodeInfo",
+    "NodeList",
     "NotFoundError",
     "OutputPiece",
     "PermissionDeniedError",
@@ -89,5 +98,6 @@ __all__ = [
     "UnauthenticatedError",
     "UnavailableError",
     "UnsupportedError",
+    "Usage",
     "WrongPhaseError",
 ]

@@ -25,7 +25,7 @@ from .errors import (
     ProtocolError,
     UnavailableError,
 )
-from .models import ImageInfo, OnFailure, SandboxInfo
+from .models import EventPage, ImageInfo, NodeList, OnFailure, SandboxInfo, Usage
 
 if TYPE_CHECKING:
     from ._async_sandbox import AsyncSandbox
@@ -322,6 +322,43 @@ class DSecClient:
     async def list_images(self) -> list[ImageInfo]:
         images: list[ImageInfo] = await self._request(_codec.void("listImages"), "images")
         return images
+
+    async def list_events(
+        self,
+        *,
+        after: str = "",
+        trace_id: str = "",
+        sandbox_id: str = "",
+        limit: int = 0,
+        wait: float = 0,
+    ) -> EventPage:
+        """What has happened to the caller's sandboxes and to the nodes, oldest first, from the
+        server's memory. `after` is the `cursor` of the page before. When there is nothing the
+        answer comes after up to `wait` seconds.
+        """
+        page: EventPage = await self._request(
+            _codec.list_events(
+                after=after,
+                trace_id=trace_id,
+                sandbox_id=sandbox_id,
+                limit=limit,
+                wait_ms=round(seconds("wait", wait, least=0) * 1000),
+            ),
+            "events",
+            timeout=REQUEST_SECONDS + wait,
+            long=wait > 0,
+        )
+        return page
+
+    async def get_usage(self, sandbox_id: str) -> Usage:
+        """What a running sandbox uses. Asking does not keep an idle one alive."""
+        usage: Usage = await self._request(_codec.sandbox_ref("getUsage", sandbox_id), "usage")
+        return usage
+
+    async def list_nodes(self) -> NodeList:
+        """The server's node; of a coordinator its workers."""
+        nodes: NodeList = await self._request(_codec.void("listNodes"), "nodes")
+        return nodes
 
     async def ping(self) -> None:
         """A round trip through the server that does nothing."""

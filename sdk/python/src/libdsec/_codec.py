@@ -8,14 +8,25 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import capnp
 
 from .errors import DSecError, InvalidArgumentError, ProtocolError, from_wire
-from .models import CommandState, FilePiece, ImageInfo, OutputPiece, SandboxInfo
+from .models import (
+    CommandState,
+    Event,
+    EventPage,
+    FilePiece,
+    ImageInfo,
+    NodeInfo,
+    NodeList,
+    OutputPiece,
+    SandboxInfo,
+    Usage,
+)
 
 # src/proto/limits.hpp
 PROTOCOL_VERSION = 1
@@ -45,7 +56,9 @@ Fill = Callable[[Any], None]
 """Writes a request's body: is given the builder of the `body` union."""
 
 
-def encode_request(request_id: int, deadline_ms: int, idempotency_key: str, fill: Fill) -> bytes:
+def encode_request(
+    request_id: int, deadline_ms: int, idempotency_key: str, fill: Fill, trace_id: str = ""
+) -> bytes:
     """One request as a message. InvalidArgumentError when a value does not fit the schema."""
     try:
         message = schema.Request.new_message()
@@ -53,6 +66,8 @@ def encode_request(request_id: int, deadline_ms: int, idempotency_key: str, fill
         message.deadlineMs = deadline_ms
         if idempotency_key:
             message.idempotencyKey = idempotency_key
+        if trace_id:
+            message.traceId = trace_id
         fill(message.body)
         data: bytes = message.to_bytes()
     except (
@@ -76,7 +91,7 @@ def _first_line(error: Exception) -> str:
 
 
 def void(member: str) -> Fill:
-    """A request without fields: ping, listSandboxes, listImages."""
+    """A request without fields: ping, listSandboxes, listImages, listNodes."""
 
     def fill(body: Any) -> None:
         setattr(body, member, None)
@@ -107,8 +122,19 @@ def hello(client: str, lease_id: str = "", lease_ms: int = 0) -> Fill:
 
 
 def sandbox_ref(member: str, sandbox_id: str) -> Fill:
-    """getSandbox, stopSandbox, listCommands."""
+    """getSandbox, stopSandbox, listCommands, getUsage."""
     return _plain(member, sandboxId=sandbox_id)
+
+
+def list_events(*, after: str, trace_id: str, sandbox_id: str, limit: int, wait_ms: int) -> Fill:
+    return _plain(
+        "listEvents",
+        after=after,
+        traceId=trace_id,
+        sandboxId=sandbox_id,
+        limit=limit,
+        waitMs=wait_ms,
+    )
 
 
 def set_detached(sandbox_id: str, detached: bool) -> Fill:
@@ -357,6 +383,8 @@ def decode_reply(data: bytes) -> tuple[int, str, Any]:
                 body = message.body
                 member = str(body.which())
                 value = _DECODERS[member](getattr(body, member))
+                if isinstance(value, EventPage | NodeList):
+                    value = replace(value, unreachable=tuple(message.unreachable))
                 return request_id, member, PartialList(value) if message.truncated else value
             except Exception as error:
                 return request_id, "error", ProtocolError(f"unreadable reply: {_first_line(error)}")
@@ -455,6 +483,38 @@ def _image(m: Any) -> ImageInfo:
     )
 
 
+def _event(m: Any) -> Event:
+    return Event(
+        edge=m.edge,
+        seq=m.seq,
+        unix_ms=m.unixMs,
+        kind=m.kind,
+        sandbox_id=m.sandboxId,
+        command_id=m.commandId,
+        trace_id=_shown(lambda: m.traceId),
+        detail=_shown(lambda: m.detail),
+        cause=m.cause,
+        exit_code=m.exitCode,
+    )
+
+
+def _events(m: Any) -> EventPage:
+    return EventPage(tuple(_event(e) for e in m.events), m.cursor, m.dropped)
+
+
+def _node(m: Any) -> NodeInfo:
+    return NodeInfo(
+        edge=m.edge,
+        sandboxes=m.sandboxes,
+        creates=m.creates,
+        slots_ready=m.slotsReady,
+        memory_total_bytes=m.memoryTotalBytes,
+        memory_available_bytes=m.memoryAvailableBytes,
+        memory_admitted_bytes=m.memoryAdmittedBytes,
+        unhealthy=_shown_list(m.unhealthy),
+    )
+
+
 _DECODERS: dict[str, Callable[[Any], Any]] = {
     "error": _error,
     "hello": _hello,
@@ -469,4 +529,7 @@ _DECODERS: dict[str, Callable[[Any], Any]] = {
     "commands": lambda m: [_command(item) for item in m],
     "stream": lambda m: m.streamId,
     "streamData": _stream_data,
+    "events": _events,
+    "usage": lambda m: Usage(m.memoryBytes, m.cpuUsec, m.tasks),
+    "nodes": lambda m: NodeList(tuple(_node(n) for n in m)),
 }

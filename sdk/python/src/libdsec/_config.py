@@ -77,6 +77,11 @@ def resolve(
     return Endpoint(websocket_url(url), api_key, os.fspath(ca) if ca else None)
 
 
+def trace_id() -> str:
+    """What joins the requests of this process in logs and events, if the environment names it."""
+    return os.environ.get("DSEC_TRACE_ID", "")
+
+
 def websocket_url(url: str) -> str:
     """`http://host:port`, `ws://host:port/v1/ws` or `host:port` as the WebSocket's address."""
     if "://" not in url:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from . import _codec, _transport
-from ._config import Endpoint, Lease
+from ._config import Endpoint, Lease, trace_id
 from ._streams import Stream
 from .errors import DeadlineExceededError, DSecError, ProtocolError, UnsupportedError
 
@@ -112,7 +112,7 @@ class Connection:
 
     def _numbered(self, fill: _codec.Fill, deadline_ms: int, key: str) -> tuple[int, bytes]:
         request_id = self._next_id
-        message = _codec.encode_request(request_id, deadline_ms, key, fill)
+        message = _codec.encode_request(request_id, deadline_ms, key, fill, trace_id())
         self._next_id += 1
         return request_id, message
 

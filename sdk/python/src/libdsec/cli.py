@@ -14,12 +14,12 @@ import os
 import shlex
 import signal
 import sys
-import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from typing import Any, NoReturn
 
-from . import _async_commands
+from . import _async_commands, _cli_completion, _cli_watch
+from ._cli_output import age, print_json, print_table
 from ._sync import Sandbox
 from ._sync_commands import Command
 from .errors import DSecError, IoError
@@ -118,6 +118,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     logs.add_argument("id", metavar="ID", help="of the sandbox")
     logs.add_argument("command", metavar="COMMAND", nargs="?", help="id of a command")
+    _cli_watch.add(add)
+    _cli_completion.add(add, parser)
     return parser
 
 
@@ -249,7 +251,7 @@ def _run_command(sandbox: Sandbox, options: argparse.Namespace) -> int:
             command.kill()
         raise
     if options.output == "json":
-        _print_json(_result_json(command, result, sandbox.warnings))
+        print_json(_result_json(command, result, sandbox.warnings))
     elif result.timed_out:
         print(f"dsec: ended by its time limit of {options.timeout:g} s", file=sys.stderr)
     elif result.oom_killed:
@@ -265,13 +267,13 @@ def _run_command(sandbox: Sandbox, options: argparse.Namespace) -> int:
 def _ps(options: argparse.Namespace) -> int:
     sandboxes = [s for s in Sandbox.list() if options.all or s.alive]
     if options.output == "json":
-        _print_json([_sandbox_json(s) for s in sandboxes])
+        print_json([_sandbox_json(s) for s in sandboxes])
         return 0
     rows = [
-        (s.id, s.phase, s.image, _age(s), str(s.commands_running), "" if s.alive else s.cause)
+        (s.id, s.phase, s.image, age(s), str(s.commands_running), "" if s.alive else s.cause)
         for s in sandboxes
     ]
-    _print_table(("SANDBOX", "PHASE", "IMAGE", "AGE", "COMMANDS", "CAUSE"), rows)
+    print_table(("SANDBOX", "PHASE", "IMAGE", "AGE", "COMMANDS", "CAUSE"), rows)
     return 0
 
 
@@ -284,7 +286,7 @@ def _kill(options: argparse.Namespace) -> int:
         except DSecError as error:
             code = _report(error, options.output) or code
     if options.output == "json":
-        _print_json([_sandbox_json(s) for s in stopped])
+        print_json([_sandbox_json(s) for s in stopped])
     else:
         for sandbox in stopped:
             print(sandbox.id)
@@ -296,9 +298,9 @@ def _logs(options: argparse.Namespace) -> int:
     if options.command is None:
         commands = sandbox.commands.list()
         if options.output == "json":
-            _print_json([_command_json(c.state) for c in commands])
+            print_json([_command_json(c.state) for c in commands])
         else:
-            _print_table(
+            print_table(
                 ("COMMAND", "STATE", "EXIT", "SECONDS", "ARGV"), (_row(c.state) for c in commands)
             )
         return 0
@@ -308,7 +310,7 @@ def _logs(options: argparse.Namespace) -> int:
             stream: b"".join(_written(command, stream)).decode("utf-8", errors="replace")
             for stream in (_async_commands.STDOUT, _async_commands.STDERR)
         }
-        _print_json({**_command_json(command.state), **written})
+        print_json({**_command_json(command.state), **written})
         return 0
     for stream in (_async_commands.STDOUT, _async_commands.STDERR):
         for data in _written(command, stream):
@@ -335,28 +337,6 @@ def _write(stream: str, data: bytes) -> None:
     target.flush()
     target.buffer.write(data)
     target.buffer.flush()
-
-
-def _print_json(value: object) -> None:
-    print(json.dumps(value, indent=2, ensure_ascii=False))
-
-
-def _print_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    lines = [head, *rows]
-    widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
-    for line in lines:
-        print(
-            "  ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)).rstrip()
-        )
-
-
-def _age(sandbox: SandboxInfo) -> str:
-    end = sandbox.ended_unix_ms or time.time() * 1000
-    seconds = max(0, int(end - sandbox.created_unix_ms) // 1000)
-    for unit, length in (("d", 86400), ("h", 3600), ("m", 60)):
-        if seconds >= 2 * length:
-            return f"{seconds // length}{unit}"
-    return f"{seconds}s"
 
 
 def _row(state: CommandState) -> tuple[str, ...]:

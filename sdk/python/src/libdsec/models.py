@@ -149,6 +149,70 @@ class CommandResult:
 
 
 @dataclass(frozen=True)
+class Event:
+    """Something that happened, as docs/events.md has it."""
+
+    edge: str
+    """The node where it happened."""
+    seq: int
+    """Its number there."""
+    unix_ms: int
+    kind: str
+    """sandbox.created, command.ended, …"""
+    sandbox_id: str
+    """Empty: of the node."""
+    command_id: str
+    trace_id: str
+    detail: str
+    cause: str
+    exit_code: int
+
+
+@dataclass(frozen=True)
+class EventPage:
+    events: tuple[Event, ...]
+    cursor: str
+    """Where the next page begins."""
+    dropped: int
+    """Events in between that the server's memory has lost."""
+    unreachable: tuple[str, ...] = ()
+    """Workers of a coordinator that did not answer."""
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What a sandbox uses now."""
+
+    memory_bytes: int
+    cpu_usec: int
+    """CPU time since its creation."""
+    tasks: int
+
+
+@dataclass(frozen=True)
+class NodeInfo:
+    """The load of one node, everybody's sandboxes together."""
+
+    edge: str
+    sandboxes: int
+    creates: int
+    """That wait for admission."""
+    slots_ready: int
+    memory_total_bytes: int
+    memory_available_bytes: int
+    memory_admitted_bytes: int
+    """Limits of living sandboxes."""
+    unhealthy: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class NodeList:
+    nodes: tuple[NodeInfo, ...]
+    unreachable: tuple[str, ...] = ()
+    """Workers of a coordinator that did not answer."""
+
+
+@dataclass(frozen=True)
 class OutputPiece:
     """Part of one output stream of a command."""
 
