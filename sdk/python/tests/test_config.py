@@ -50,6 +50,28 @@ def test_addresses_are_completed(given, used):
     assert _config.websocket_url(given) == used
 
 
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        ("url", 7070),
+        ("url", b"http://h:1"),
+        ("url", Path("h")),
+        ("api_key", b"dsec_k"),
+        ("api_key", 1),
+        ("state", 1),
+        ("state", b"/var/lib/dsec"),
+        ("state", ["/var/lib/dsec"]),
+        ("state", "/var/lib\0/dsec"),
+        ("ca", 1.5),
+        ("ca", b"/ca.pem"),
+        ("ca", "/ca\0.pem"),
+    ],
+)
+def test_arguments_of_the_wrong_type_are_refused_by_name(state, name, given):
+    with pytest.raises(InvalidArgumentError, match=f"^{name} "):
+        _config.resolve(**{name: given})
+
+
 @pytest.mark.parametrize("given", ["ftp://h:1", "http://", "ws://h:port", "ws://h:99999"])
 def test_what_is_no_address_is_refused(given):
     with pytest.raises(InvalidArgumentError):

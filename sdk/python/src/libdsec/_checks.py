@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from .errors import InvalidArgumentError
 
 _LONGEST_SECONDS = 2**32
@@ -27,3 +29,22 @@ def octets(what: str, value: object) -> bytes:
     if not isinstance(value, (bytes, bytearray, memoryview)):
         raise InvalidArgumentError(f"{what} must be text or bytes, not {type(value).__name__}")
     return bytes(value)
+
+
+def text(what: str, value: object) -> str | None:
+    """Text, or nothing."""
+    if value is not None and not isinstance(value, str):
+        raise InvalidArgumentError(f"{what} must be text, not {type(value).__name__}")
+    return value
+
+
+def path(what: str, value: object) -> str | None:
+    """A path that a file can have, as text, or nothing."""
+    if value is None:
+        return None
+    name = os.fspath(value) if isinstance(value, os.PathLike) else value
+    if not isinstance(name, str):
+        raise InvalidArgumentError(f"{what} must be a path, not {type(value).__name__}")
+    if "\0" in name:
+        raise InvalidArgumentError(f"{what} is no path: {name!r} has a NUL character")
+    return name

@@ -65,6 +65,8 @@ def resolve(
 
     Naming a state directory in the call outranks the environment's address and key.
     """
+    url, api_key = _checks.text("url", url), _checks.text("api_key", api_key)
+    state, ca = _checks.path("state", state), _checks.path("ca", ca)
     environ = {} if state is not None else os.environ
     directory = Path(state or os.environ.get("DSEC_STATE") or DEFAULT_STATE)
     url = url or environ.get("DSEC_URL") or _read(directory / "url", "address", "DSEC_URL")
@@ -74,7 +76,7 @@ def resolve(
     if not api_key.isascii() or not api_key.isprintable():
         raise InvalidArgumentError("the API key holds characters that no key has")
     ca = ca or os.environ.get("DSEC_CA")
-    return Endpoint(websocket_url(url), api_key, os.fspath(ca) if ca else None)
+    return Endpoint(websocket_url(url), api_key, ca or None)
 
 
 def trace_id() -> str:
