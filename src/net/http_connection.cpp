@@ -118,7 +118,10 @@ class http_connection final : public peer, public std::enable_shared_from_this<h
     if (ending_) return;
     if (problem) return bad_request(problem);
     const http_request& request = parser_->get();
-    if (over_limit_) {
+    // A worker does not wait for clients to go.
+    const bool worker =
+        hub_->callbacks.peer_opened && path_of(view(request.target())) == "/v1/peer";
+    if (over_limit_ && !worker) {
       return refuse(errc::unavailable,
                     "too many connections; retry later or raise gateway.max_connections");
     }
@@ -183,6 +186,8 @@ class http_connection final : public peer, public std::enable_shared_from_this<h
 
   void upgrade_peer(const http_request& request) {
     if (!is_upgrade(request)) return;
+    if (!place_.become_worker())
+      return refuse(errc::capacity, "too many workers are connected to this coordinator");
     hand_over({{}, peer_, {}}, hub_->callbacks.peer_opened, peer_traffic);
   }
 
@@ -195,6 +200,11 @@ class http_connection final : public peer, public std::enable_shared_from_this<h
     if (!is_upgrade(request)) return;
     auto who = identify(request);
     if (!who) return refuse(errc::unauthenticated, who.error());
+    if (!place_.claim(who->key_id)) {
+      return refuse(errc::capacity,
+                    "this API key has half of all connections that may be open; close some, or "
+                    "raise gateway.max_connections");
+    }
     hand_over({std::move(who->principal), peer_, std::move(who->key_id)}, hub_->callbacks.opened,
               client_traffic(hub_->beat));
   }

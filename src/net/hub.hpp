@@ -12,9 +12,11 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -72,6 +74,14 @@ class hub {
     bool over_limit = false;
   };
   std::optional<admission> enter();
+  /// It is a client with this API key. False when as many with that key are there as may be: half
+  /// of all, so that no key keeps all others out.
+  bool claim(id who, const std::string& key_id);
+  /// It says that it is a worker. Workers have places of their own, so that no crowd of clients
+  /// keeps one out; while it has not proven that, it holds its place only until max_unproven
+  /// others have come. False when there is no place.
+  bool become_worker(id who);
+  void prove(id who);
   /// Says whom stop() must reach under this id: first the HTTP connection, then the session it
   /// became.
   void attach(id who, std::weak_ptr<peer> p);
@@ -85,14 +95,26 @@ class hub {
 
  private:
   static constexpr std::size_t waiting_room = 64;
+  static constexpr std::size_t max_workers = 4096;
+  static constexpr std::size_t max_unproven = 64;
+
+  struct entry {
+    std::weak_ptr<peer> reached;
+    bool worker = false;
+    std::optional<std::string> key_id{};  // of a client that has shown one
+  };
 
   std::vector<std::shared_ptr<peer>> present();
+  [[nodiscard]] std::size_t clients() const { return peers_.size() - workers_; }
 
   std::mutex mutex_;
   std::size_t max_connections_;
   std::shared_ptr<asio::ssl::context> certificate_;
   std::condition_variable emptied_;
-  std::unordered_map<id, std::weak_ptr<peer>> peers_;
+  std::unordered_map<id, entry> peers_;
+  std::size_t workers_ = 0;  // of them
+  std::deque<id> unproven_;  // of those, in the order in which they came
+  std::unordered_map<std::string, std::size_t> by_key_;  // of the others
   id next_ = 1;
   bool closed_ = false;
 };
@@ -106,6 +128,11 @@ class hub_place {
   hub_place& operator=(hub_place&&) = delete;
 
   void attach(std::weak_ptr<peer> p) { hub_->attach(who_, std::move(p)); }
+  bool claim(const std::string& key_id) { return hub_->claim(who_, key_id); }
+  bool become_worker() { return hub_->become_worker(who_); }
+  void prove() {
+    if (hub_) hub_->prove(who_);
+  }
   void leave() {
     if (hub_) std::exchange(hub_, nullptr)->leave(who_);
   }

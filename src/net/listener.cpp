@@ -21,10 +21,39 @@ using namespace std::chrono_literals;
 
 std::optional<hub::admission> hub::enter() {
   const std::lock_guard lock(mutex_);
-  if (closed_ || peers_.size() >= max_connections_ + waiting_room) return std::nullopt;
-  const admission admitted{next_++, peers_.size() >= max_connections_};
-  peers_.emplace(admitted.who, std::weak_ptr<peer>{});
+  if (closed_ || clients() >= max_connections_ + waiting_room) return std::nullopt;
+  const admission admitted{next_++, clients() >= max_connections_};
+  peers_.emplace(admitted.who, entry{});
   return admitted;
+}
+
+bool hub::claim(id who, const std::string& key_id) {
+  const std::lock_guard lock(mutex_);
+  auto& n = by_key_[key_id];
+  if (n >= (max_connections_ + 1) / 2) return false;
+  ++n;
+  peers_.at(who).key_id = key_id;
+  return true;
+}
+
+bool hub::become_worker(id who) {
+  std::shared_ptr<peer> displaced;
+  const std::lock_guard lock(mutex_);
+  if (workers_ >= max_workers) return false;
+  peers_.at(who).worker = true;
+  ++workers_;
+  unproven_.push_back(who);
+  if (unproven_.size() > max_unproven) {
+    displaced = peers_.at(unproven_.front()).reached.lock();
+    unproven_.pop_front();
+    if (displaced) displaced->abort();
+  }
+  return true;
+}
+
+void hub::prove(id who) {
+  const std::lock_guard lock(mutex_);
+  std::erase(unproven_, who);
 }
 
 void hub::attach(id who, std::weak_ptr<peer> p) {
@@ -32,19 +61,24 @@ void hub::attach(id who, std::weak_ptr<peer> p) {
   if (closed_) {
     if (auto late = p.lock()) late->wind_down();
   }
-  peers_.at(who) = std::move(p);
+  peers_.at(who).reached = std::move(p);
 }
 
 void hub::leave(id who) {
   const std::lock_guard lock(mutex_);
-  peers_.erase(who);
+  const auto gone = peers_.extract(who).mapped();
+  if (gone.worker) {
+    --workers_;
+    std::erase(unproven_, who);
+  }
+  if (gone.key_id && --by_key_.at(*gone.key_id) == 0) by_key_.erase(*gone.key_id);
   if (peers_.empty()) emptied_.notify_all();
 }
 
 std::vector<std::shared_ptr<peer>> hub::present() {
   std::vector<std::shared_ptr<peer>> out;
-  for (const auto& [who, weak] : peers_) {
-    if (auto p = weak.lock()) out.push_back(std::move(p));
+  for (const auto& [who, e] : peers_) {
+    if (auto p = e.reached.lock()) out.push_back(std::move(p));
   }
   return out;
 }

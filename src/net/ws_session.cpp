@@ -61,7 +61,10 @@ bool session::is_text() {
 
 void session::trust() {
   const std::lock_guard lock(mutex_);
-  on_strand([](session& s) { s.stream_->read_message_max(s.traffic_.message); });
+  on_strand([](session& s) {
+    s.stream_->read_message_max(s.traffic_.message);
+    s.place_.prove();
+  });
 }
 
 void session::choose_subprotocol(const http_request& upgrade) {

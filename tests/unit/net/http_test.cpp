@@ -170,6 +170,27 @@ TEST_CASE("connections over the limit are told so, and room is made when one lea
   CHECK(raw_client(gateway.port()).get("/healthz").status == 200);
 }
 
+TEST_CASE("one API key has half of all connections at most") {
+  dsec::base::gateway_config config;
+  config.max_connections = 4;
+  gateway_fixture gateway(config);
+  gateway.gate->set_keys({{"k-test", "tester", dsec::auth::hash_of("right-key")},
+                          {"k-other", "other", dsec::auth::hash_of("other-key")}});
+  auto first = std::make_unique<raw_client>(gateway.port());
+  raw_client second(gateway.port());
+  CHECK(first->upgrade("right-key") == 101);
+  CHECK(second.upgrade("right-key") == 101);
+  CHECK(raw_client(gateway.port()).upgrade("right-key") == 503);
+  raw_client other(gateway.port());
+  CHECK(other.upgrade("other-key") == 101);
+
+  gateway.session()->close("make room");
+  first->close_frame();
+  first.reset();
+  REQUIRE(gateway.eventually([](const auto& all) { return all[0].closed == 1; }));
+  CHECK(raw_client(gateway.port()).upgrade("right-key") == 101);
+}
+
 TEST_CASE("a port in use is an error that names the address") {
   gateway_fixture gateway;
   dsec::base::gateway_config config;

@@ -7,10 +7,12 @@
 
 #include <catch2/catch.hpp>
 #include <condition_variable>
+#include <deque>
 #include <mutex>
 
 #include "gateway_fixture.hpp"
 #include "proto/peer.hpp"
+#include "raw_client.hpp"
 
 using namespace dsec::net;
 using namespace dsec::net::test;
@@ -117,6 +119,75 @@ TEST_CASE("a link carries messages both ways, small ones until both trust each o
   SECTION("the end of one is the end of both") {
     theirs.session->close("enough");
     CHECK(ours.eventually([&] { return ours.closed == 1; }));
+  }
+  connector->stop();
+  (*door)->stop();
+}
+
+TEST_CASE("a worker comes in where clients have taken all places") {
+  end clients, theirs, ours;
+  base::gateway_config config;
+  config.port = 0;
+  config.max_connections = 1;
+  auto door = listener::start(
+      config, {.gate = std::make_shared<dsec::auth::gate>(std::vector{
+                   dsec::auth::known_key{"k-test", "tester", dsec::auth::hash_of("right-key")}}),
+               .opened = [&](auto s, const auto&) { return clients.serve(std::move(s)); },
+               .get = [](std::string_view) { return std::optional<http_answer>(); },
+               .peer_opened = [&](auto s, const auto&) { return theirs.serve(std::move(s)); }});
+  REQUIRE(door);
+  raw_client first((*door)->port());
+  REQUIRE(first.upgrade("right-key") == 101);
+  REQUIRE(raw_client((*door)->port()).upgrade("right-key") == 503);
+  const auto connector = peer_connector::start();
+  connector->connect(
+      {"127.0.0.1", (*door)->port()}, [&](auto s, const auto&) { return ours.serve(std::move(s)); },
+      [&](base::error e) { ours.fail(std::move(e)); });
+  CHECK(ours.eventually([&] { return ours.session != nullptr; }));
+  CHECK(ours.failures.empty());
+  connector->stop();
+  (*door)->stop();
+}
+
+TEST_CASE("who never proves to be a worker loses its place to those that come after it") {
+  constexpr std::size_t others = 64;
+  std::deque<end> theirs, ours(others + 1);
+  std::mutex mutex;
+  base::gateway_config config;
+  config.port = 0;
+  auto door =
+      listener::start(config, {.gate = std::make_shared<dsec::auth::gate>(),
+                               .opened = {},
+                               .get = [](std::string_view) { return std::optional<http_answer>(); },
+                               .peer_opened =
+                                   [&](auto s, const auto&) {
+                                     const std::lock_guard lock(mutex);
+                                     return theirs.emplace_back().serve(std::move(s));
+                                   }});
+  REQUIRE(door);
+  const auto connector = peer_connector::start();
+  const auto connect = [&](end& one) {
+    connector->connect(
+        {"127.0.0.1", (*door)->port()},
+        [&](auto s, const auto&) { return one.serve(std::move(s)); },
+        [&](base::error e) { one.fail(std::move(e)); });
+    REQUIRE(one.eventually([&] { return one.session != nullptr; }));
+  };
+  connect(ours[0]);
+  const bool proves = GENERATE(false, true);
+  if (proves) {
+    theirs[0].session->trust();
+    // It takes more than others do: what trust() said has come about.
+    ours[0].session->send(message_of(proto::max_message_bytes));
+    REQUIRE(theirs[0].eventually([&] { return theirs[0].sizes.size() == 1; }));
+  }
+  for (std::size_t n = 1; n <= others; ++n) connect(ours[n]);
+  if (proves) {
+    ours[0].session->send(message_of(100));
+    CHECK(theirs[0].eventually([&] { return theirs[0].sizes.size() == 2; }));
+    CHECK(theirs[1].closed == 0);
+  } else {
+    CHECK(ours[0].eventually([&] { return ours[0].closed == 1; }));
   }
   connector->stop();
   (*door)->stop();
