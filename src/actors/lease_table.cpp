@@ -68,6 +68,7 @@ std::optional<lease_table::time_point> lease_table::ends(const std::string& prin
   const std::scoped_lock lock(mutex_);
   forget_old(now_());
   auto& e = known(what, l.ms);
+  e.bound = true;
   forget_later(what, e);
   const auto from = counts_from(e);
   if (!from) return std::nullopt;
@@ -93,7 +94,7 @@ std::optional<lease_table::time_point> lease_table::counts_from(const entry& e) 
 void lease_table::forget_later(const key& what, entry& e) {
   const auto from = counts_from(e);
   if (!from || std::exchange(e.due, true)) return;
-  due_.emplace(*from + e.longest, what);
+  due_.emplace(*from + e.remembered(), what);
 }
 
 /// It may have been held again meanwhile, or asked for with a longer time.
@@ -104,7 +105,7 @@ void lease_table::forget_old(time_point now) {
     const auto it = known_.find(what);
     it->second.due = false;
     const auto from = counts_from(it->second);
-    if (from && *from + it->second.longest <= now) {
+    if (from && *from + it->second.remembered() <= now) {
       known_.erase(it);
     } else {
       forget_later(what, it->second);

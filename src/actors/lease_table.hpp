@@ -5,6 +5,7 @@
 // moment when clients can connect.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -29,6 +30,9 @@ struct lease {
 class lease_table : public std::enable_shared_from_this<lease_table> {
  public:
   using time_point = std::chrono::steady_clock::time_point;
+  /// A lease that nothing was ever bound to is remembered so long after its last connection,
+  /// however long it is: what a client had under way may still be bound to it.
+  static constexpr std::chrono::seconds unbound_for{60};
 
   /// One connection took a lease first, or let it go last. Called on any thread, in order, under a
   /// lock: hand over.
@@ -72,7 +76,12 @@ class lease_table : public std::enable_shared_from_this<lease_table> {
     unsigned holders = 0;
     std::optional<time_point> released;    // by the last holder; none: nobody has held it
     std::chrono::milliseconds longest{0};  // of all times that anybody asked with
+    bool bound = false;                    // somebody has asked when it ends
     bool due = false;                      // stands in due_
+
+    [[nodiscard]] std::chrono::milliseconds remembered() const {
+      return bound ? longest : std::min<std::chrono::milliseconds>(longest, unbound_for);
+    }
   };
 
   entry& known(const key& what, std::uint32_t ms);

@@ -87,9 +87,12 @@ std::vector<uplink_args> node_impl::make_uplinks() {
   if (!deps_.links) return out;
   connector_ = net::peer_connector::start();
   const auto secret = std::make_shared<const std::string>(deps_.links->secret);
+  std::vector<std::string> names;
+  for (const auto& c : deps_.links->coordinators) names.push_back(c.text());
+  const auto leases = std::make_shared<link_leases>(worker_->leases, names);
   for (const auto& c : deps_.links->coordinators) {
-    out.push_back(
-        {worker_, slot_, connector_, c, secret, deps_.links->node_id, deps_.links->program});
+    out.push_back({worker_, slot_, connector_, c, secret, deps_.links->node_id,
+                   deps_.links->program, leases});
   }
   return out;
 }

@@ -31,6 +31,7 @@ uplink_state::~uplink_state() {
 void uplink_state::begin(uplink_args a, edge_actor local) {
   args = std::move(a);
   edge = std::move(local);
+  args.leases->link_lost(args.coordinator.text(), now());  // of an uplink before this one
   dial();
 }
 
@@ -41,7 +42,7 @@ void uplink_state::dial_in(std::chrono::milliseconds delay) {
 
 void uplink_state::dial() {
   if (at != stage::apart) return;
-  let_go_of_old_leases();
+  args.leases->look(now());
   at = stage::dialing;
   const uplink_self me{self};
   const auto n = ++link;
@@ -108,7 +109,7 @@ void uplink_state::on_lost(std::optional<std::chrono::milliseconds> pause) {
         false);
   ++link;
   cut_channels();
-  keep_leases();
+  args.leases->link_lost(args.coordinator.text(), now());
   if (session) std::exchange(session, nullptr)->close("the link is given up");
   const auto chance = std::uniform_real_distribution<>(0, 1)(dice);
   dial_in(pause ? *pause : back_off(tries++, chance));
@@ -172,21 +173,28 @@ base::result<void> uplink_state::on_verdict(body::Reader b) {
   at = stage::up;
   tries = 0;
   creates = 0;
+  seen.reset();
+  seen_at = now();
+  looking = false;
   images_told.reset();
   last_trouble.clear();
   args.env->health->clear(subject());
   base::log::info("coordinator_connected", {{"coordinator", args.coordinator.text()}});
   // From now on clients can come back to their sandboxes.
-  if (!std::exchange(has_been_up, true)) args.env->leases->open();
-  for (auto& k : kept) k.until = std::min(k.until, now() + lease_grace);
+  args.leases->link_stands(args.coordinator.text(), now());
   on_report_due();
   return {};
 }
 
+/// Every second, whatever the copy pool does: who does not report is taken for dead.
 void uplink_state::on_report_due() {
   if (at != stage::up) return;
-  let_go_of_old_leases();
-  creates_counted = creates;
+  self->delayed_send(self, report_period, report_due{link});
+  args.leases->look(now());
+  looking ? report() : look();
+}
+
+void uplink_state::look() {
   const auto submitted =
       args.env->copy_pool->submit([me = uplink_self{self}, n = link, env = args.env] {
         worker_seen m{n, {}, env->health->why_unhealthy(), {}};
@@ -198,21 +206,31 @@ void uplink_state::on_report_due() {
         }
         caf::anon_send(me, std::move(m));
       });
-  // A pool without room: nothing new is known for a second.
-  if (!submitted) self->delayed_send(self, report_period, report_due{link});
+  looking = submitted.has_value();
+  if (!looking) report();  // a pool without room; again in a second
 }
 
 void uplink_state::on_seen(const worker_seen& m) {
   if (m.link != link || at != stage::up) return;
-  self->delayed_send(self, report_period, report_due{link});
+  looking = false;
+  seen = m;
+  seen_at = now();
+  report();
+}
+
+void uplink_state::report() {
+  node_report said{{}, creates, seen ? seen->unhealthy : "it has not looked at its host yet", {}};
+  if (now() - seen_at >= look_patience)
+    said.unhealthy = "its copy pool has had no time to look at the host";
+  if (seen && seen->images && seen->images != images_told) images_told = said.images = seen->images;
   self->request(edge, caf::infinite, get_load{})
       .then(
-          [this, m](const edge_load& load) {
-            if (m.link != link || at != stage::up) return;
-            node_report report{load, creates_counted, m.unhealthy, {}};
-            if (m.memory) report.load.now.memory = *m.memory;
-            if (m.images && m.images != images_told) images_told = report.images = m.images;
-            session->send(report_frame(report));
+          [this, n = link, said = std::move(said),
+           memory = seen ? seen->memory : std::nullopt](const edge_load& load) mutable {
+            if (n != link || at != stage::up) return;
+            said.load = load;
+            if (memory) said.load.now.memory = *memory;
+            session->send(report_frame(said));
           },
           [](caf::error&) {});  // the edge is being started again
 }

@@ -2,8 +2,7 @@
 // both sides know the shared secret, says every second how full the worker is, and serves what
 // comes. A client's connection to the coordinator has a ws_conn of its own here: what it asks is
 // found, waited for and answered as what a client of this process asks. Leases that the coordinator
-// says are held are held here; when the link is lost they are kept for a while, so that a
-// coordinator that is started again ends no client's sandboxes. Runs pooled, never blocks.
+// says are held are held here (link_leases.hpp). Runs pooled, never blocks.
 //
 // uplink.cpp        the link: opening, handshake, reports
 // uplink_serve.cpp  what comes over it
@@ -22,7 +21,7 @@
 
 #include "actors/cluster_interfaces.hpp"
 #include "actors/gateway.hpp"
-#include "actors/lease_table.hpp"
+#include "actors/link_leases.hpp"
 #include "actors/relay_session.hpp"
 #include "actors/worker.hpp"
 #include "net/peer_connector.hpp"
@@ -78,6 +77,7 @@ struct uplink_args {
   std::shared_ptr<const std::string> secret;
   std::string node_id;
   std::string program;
+  std::shared_ptr<link_leases> leases;  // of all uplinks
 };
 
 /// How long to wait before the n-th try in a row; `chance` in [0, 1). Pure.
@@ -87,23 +87,15 @@ struct uplink_state {
   static constexpr const char* name = "uplink";
 
   static constexpr std::chrono::milliseconds report_period{1000};
+  /// What a report says of host and images may be so old before the worker counts as unhealthy.
+  static constexpr std::chrono::seconds look_patience{5};
   static constexpr std::chrono::milliseconds after_refusal{5000};  // nobody mends that in a second
-  /// Leases of a link that was lost are held until so long after the next one stands, for clients
-  /// to come back to the coordinator; and if none ever stands, so long after the loss.
-  static constexpr std::chrono::seconds lease_grace{30};
-  static constexpr std::chrono::seconds longest_lease_grace{300};
   static constexpr std::uint32_t read_ahead = 256;
 
   enum class stage : std::uint8_t { apart, dialing, hello, proven, up };
   struct channel {
     std::shared_ptr<relay_session> session;
     ws_conn_actor connection;
-  };
-  using lease_key = std::pair<std::string, std::string>;  // principal and id
-  using holders = std::map<lease_key, lease_table::holder>;
-  struct kept_leases {
-    time_point until;
-    holders leases;
   };
 
   uplink_self::pointer self;
@@ -116,12 +108,11 @@ struct uplink_state {
   std::shared_ptr<net::ws_session> session;
   proto::peer_hello hello;
   std::unordered_map<std::uint64_t, channel> channels;
-  std::uint64_t creates = 0;          // that came over this link
-  std::uint64_t creates_counted = 0;  // when the report was begun
+  std::uint64_t creates = 0;        // that came over this link
+  std::optional<worker_seen> seen;  // the last time, over this link
+  time_point seen_at;               // at first, since when it stands
+  bool looking = false;             // the copy pool has been asked to look again
   std::optional<std::vector<std::string>> images_told;
-  holders leases;
-  std::vector<kept_leases> kept;
-  bool has_been_up = false;
   std::minstd_rand dice{std::random_device{}()};
 
   explicit uplink_state(uplink_self::pointer s) : self(s) {}
@@ -134,6 +125,8 @@ struct uplink_state {
   void on_failed(const link_failed& m);
   void on_lost(std::optional<std::chrono::milliseconds> pause = {});
   void on_report_due();
+  void look();
+  void report();
   void on_seen(const worker_seen& m);
   void on_spoke(const link_spoke& m);
 
@@ -141,8 +134,6 @@ struct uplink_state {
   base::result<void> serve(proto::PeerMessage::Reader message);
   void on_room();
   void cut_channels();
-  void keep_leases();
-  void let_go_of_old_leases();
 
  private:
   [[nodiscard]] time_point now() const { return self->clock().now(); }

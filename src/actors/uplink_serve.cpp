@@ -85,23 +85,11 @@ void uplink_state::on_find_key(proto::PeerKey::Reader asked) {
 }
 
 void uplink_state::on_leases(const std::vector<lease_changed>& changes) {
+  const auto from = args.coordinator.text();
   for (const auto& c : changes) {
-    const lease_key key{c.principal, c.what.id};
-    if (c.held) {
-      leases.insert_or_assign(key, args.env->leases->hold(c.principal, c.what));
-    } else {
-      leases.erase(key);
-    }
+    c.held ? args.leases->hold(from, c.principal, c.what)
+           : args.leases->release(from, c.principal, c.what);
   }
-}
-
-void uplink_state::keep_leases() {
-  if (leases.empty()) return;
-  kept.push_back({now() + longest_lease_grace, std::exchange(leases, {})});
-}
-
-void uplink_state::let_go_of_old_leases() {
-  std::erase_if(kept, [at_now = now()](const auto& k) { return k.until <= at_now; });
 }
 
 void uplink_state::on_room() {

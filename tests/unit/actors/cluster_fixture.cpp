@@ -39,13 +39,16 @@ cluster_fixture::worker& cluster_fixture::add(const std::string& key, const std:
   w.secret = std::make_shared<std::string>(its_secret);
   w.node_id = node_id;
   const auto links = [connector = w.connector, known = w.secret, node_id](node_fixture& n) {
-    return std::vector<actors::uplink_args>{{n.worker,
-                                             n.slot,
-                                             connector,
-                                             {"127.0.0.1", 7070},
-                                             std::make_shared<const std::string>(*known),
-                                             node_id,
-                                             "test"}};
+    return std::vector<actors::uplink_args>{
+        {n.worker,
+         n.slot,
+         connector,
+         {"127.0.0.1", 7070},
+         std::make_shared<const std::string>(*known),
+         node_id,
+         "test",
+         std::make_shared<actors::link_leases>(n.worker->leases,
+                                               std::vector<std::string>{"127.0.0.1:7070"})}};
   };
   w.node = std::make_unique<node_fixture>(std::move(s), std::vector<actors::sandbox_record>(), edge,
                                           links);
@@ -132,7 +135,7 @@ void cluster_fixture::run() {
     moved = system && scheduler().run() > 0;
     if (!copy->held) moved = copy->run_one() || moved;
     for (auto& [name, w] : workers) {
-      if (w.node && w.node->system) moved = w.node->step() || moved;
+      if (w.runs()) moved = w.node->step() || moved;
     }
   }
 }
@@ -142,7 +145,7 @@ void cluster_fixture::advance(std::chrono::milliseconds total, std::chrono::mill
     const auto now = std::min(left, step);
     if (system) scheduler().advance_time(now);
     for (auto& [name, w] : workers) {
-      if (w.node && w.node->system) w.node->scheduler().advance_time(now);
+      if (w.runs()) w.node->scheduler().advance_time(now);
     }
     run();
   }

@@ -82,6 +82,9 @@ class cluster_fixture : public door {
     std::shared_ptr<std::string> secret;
     std::string node_id;
     std::unique_ptr<node_fixture> node;
+    bool frozen = false;  // its actors do not run; its end of the link stands
+
+    [[nodiscard]] bool runs() const { return node && node->system && !frozen; }
   };
 
   explicit cluster_fixture(std::vector<std::string> names, fake::script s = {});

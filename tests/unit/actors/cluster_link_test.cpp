@@ -199,7 +199,7 @@ TEST_CASE("a lease that is held at the coordinator keeps sandboxes of every work
     c.kill_coordinator();
     c.advance(60s, 500ms);
     CHECK(c.live("w1") + c.live("w2") == 2);
-    c.advance(actors::uplink_state::longest_lease_grace, 1s);
+    c.advance(actors::link_leases::longest_grace, 1s);
     CHECK(c.live("w1") + c.live("w2") == 0);
   }
 }
@@ -251,6 +251,48 @@ TEST_CASE("a worker's edge that is started again is asked over the old link") {
   c.run();
   CHECK(c.running_sandbox(alice, "key-1") != id);
   CHECK(alice.call(get(id)).phase == "running");
+}
+
+TEST_CASE("a worker that answers pings and nothing else is cut off, and creates go elsewhere") {
+  cluster_fixture c({"w1", "w2"});
+  client alice(c, "alice");
+  auto& w1 = c.workers.at("w1");
+  auto link = w1.connector->coordinator_end;
+  w1.frozen = true;
+  const auto keyed = alice.ask(create(), 60'000, "key");
+  c.advance(9s);
+  CHECK_FALSE(link->ended);
+  CHECK_FALSE(alice.got(keyed));  // it may have made it
+  c.advance(2s);
+  CHECK(link->ended);
+  CHECK(link->closed_because.find("does not report") != std::string::npos);
+  c.advance(11s);
+  REQUIRE(alice.got(keyed));
+  CHECK(*base::edge_of(alice.got(keyed)->sandbox_id) == "w2");
+  w1.frozen = false;
+  c.advance(3s);
+  CHECK(c.health().find("\"w1\":\"connected\"") != std::string::npos);
+}
+
+TEST_CASE("a worker whose copy pool is stuck says so, keeps its link and gets no creates") {
+  cluster_fixture c({"w1", "w2"});
+  client alice(c, "alice");
+  auto link = c.workers.at("w1").connector->coordinator_end;
+  SECTION("its threads") {
+    c.node("w1").copy->held = true;
+  }
+  SECTION("its queue") {
+    c.node("w1").copy->full = true;
+  }
+  c.advance(20s, 500ms);
+  CHECK_FALSE(link->ended);
+  for (int i = 0; i < 4; ++i) c.running_sandbox(alice);
+  CHECK(c.live("w1") == 0);
+  c.node("w1").copy->held = false;
+  c.node("w1").copy->full = false;
+  c.advance(2s);
+  for (int i = 0; i < 4; ++i) c.running_sandbox(alice);
+  CHECK(c.live("w1") > 0);
 }
 
 TEST_CASE("tries to connect are spread out, sooner or later a second apart") {

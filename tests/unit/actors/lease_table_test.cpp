@@ -95,7 +95,9 @@ TEST_CASE("leases that ended long ago are not kept, and still count as ended") {
 
 TEST_CASE("how long one lease is remembered is nothing to the others") {
   leases t;
-  t.table->hold("alice", {"a day", 86'400'000}).let_go();
+  auto day = t.table->hold("alice", {"a day", 86'400'000});
+  CHECK_FALSE(t.ends("alice", {"a day", 86'400'000}));  // something is bound to it
+  day.let_go();
   const auto gone = t.now;
   for (int i = 0; i < 1000; ++i) {
     t.table->hold("alice", {"l" + std::to_string(i), 1000}).let_go();
@@ -103,6 +105,20 @@ TEST_CASE("how long one lease is remembered is nothing to the others") {
   }
   CHECK(t.table->size() <= 13);
   CHECK(t.ends("alice", {"a day", 86'400'000}) == gone + 24h);
+}
+
+TEST_CASE("of leases that nothing is bound to few are kept, however long they are") {
+  leases t;
+  for (int i = 0; i < 2000; ++i) {
+    t.table->hold("alice", {"l" + std::to_string(i), 86'400'000}).let_go();
+    t.now += 100ms;
+  }
+  CHECK(t.table->size() <= 602);
+  // What its client had under way may be bound to it a little later.
+  CHECK(t.ends("alice", {"l1999", 86'400'000}) == t.now - 100ms + 24h);
+  t.now += 1h;
+  t.table->hold("alice", {"other", 1000}).let_go();
+  CHECK(t.ends("alice", {"l1999", 86'400'000}) == t.now - 1h - 100ms + 24h);
 }
 
 TEST_CASE("asking again and again for leases that have ended keeps none of them") {
