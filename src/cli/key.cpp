@@ -32,7 +32,13 @@ base::result<void> create(const base::config& c, const options& o) {
   DSEC_TRY(auto keys, open_keys(c));
   std::string id;
   DSEC_TRY(const auto key, keys.create(o.principal, o.name, id));
-  std::cout << key << "\n";
+  std::cout << key << "\n" << std::flush;
+  if (!std::cout) {
+    // Nobody has it, and nobody could find out that it is there.
+    DSEC_TRY(const auto revoked, keys.revoke(id));
+    return base::fail(base::errc::io, "cannot write the key to standard output; key " + revoked.id +
+                                          " is revoked again, make another");
+  }
   std::cerr << "key " << id << " of principal " << o.principal
             << "; it is shown this once, only its hash is kept\n";
   return {};

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -22,6 +23,18 @@ std::filesystem::path nearest(std::filesystem::path p) {
   return p;
 }
 
+/// It may have been there before, in a directory that everybody may write to: whoever made it
+/// would say where to what is written and mounted in it.
+base::result<void> check_own(int directory, const std::filesystem::path& path) {
+  struct stat st {};
+  if (::fstat(directory, &st) != 0) return fail_errno("cannot look at '" + path.string() + "'");
+  if (st.st_uid == ::geteuid() && (st.st_mode & (S_IWGRP | S_IWOTH)) == 0) return {};
+  return fail(errc::permission_denied,
+              "'" + path.string() +
+                  "' is in the way and belongs to somebody else, or others may write to it; remove "
+                  "it, or choose another --state");
+}
+
 }  // namespace
 
 base::result<scratch> scratch::make(const std::filesystem::path& state, const std::string& instance,
@@ -30,7 +43,8 @@ base::result<scratch> scratch::make(const std::filesystem::path& state, const st
   auto name = parent == state ? what : "." + what + "-" + instance;
   DSEC_TRY(auto directory, sys::open_directory(parent));
   DSEC_CHECK(sys::make_directory_at(directory.get(), name, 0700));
-  DSEC_TRY(auto lock, sys::open_at(directory.get(), name, O_RDONLY | O_DIRECTORY));
+  DSEC_TRY(auto lock, sys::open_at(directory.get(), name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
+  DSEC_CHECK(check_own(lock.get(), parent / name));
   if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK) return fail_errno("cannot lock '" + (parent / name).string() + "'");
     return fail(errc::already_exists,

@@ -77,6 +77,20 @@ def test_a_key_is_its_principals_and_only_its_hash_is_kept(daemon: Daemon, run_a
     daemon.dsecd("key", "revoke", id)
 
 
+def test_a_key_that_nobody_was_shown_is_not_left_good(daemon: Daemon):
+    before = set(re.findall(r"^k-\w+", daemon.dsecd("key", "ls"), re.MULTILINE))
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [binary(), "key", "create", "--principal", "nobody", "--state", daemon.state],
+            stdout=full, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+    assert done.returncode == 74, done.stderr
+    (made,) = set(re.findall(r"^k-\w+", daemon.dsecd("key", "ls"), re.MULTILINE)) - before
+    assert f"key {made} is revoked again" in done.stderr
+    (line,) = re.findall(rf"^{made} .*", daemon.dsecd("key", "ls"), re.MULTILINE)
+    assert line.split()[3] != "-"  # when it was revoked
+
+
 def test_a_wrong_key_is_typed_and_names_the_remedy(daemon: Daemon, run_async):
     async def enter() -> None:
         async with DSecClient(api_key="dsec_wrong"):

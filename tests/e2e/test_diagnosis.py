@@ -106,6 +106,27 @@ def test_limits_are_judged_against_the_configuration(tmp_path, config):
     assert done.returncode == 0  # fewer sandboxes are no lack of what one needs
 
 
+@pytest.mark.parametrize("trap", ["directory of another", "writable by all", "link"])
+def test_the_doctor_works_in_no_directory_that_others_have_laid_out(tmp_path, config, trap):
+    place, victim = tmp_path / f".doctor-{INSTANCE}", tmp_path / "victim"
+    victim.mkdir()
+    (victim / "kept").write_text("kept")
+    if trap == "link":
+        place.symlink_to(victim)
+    else:
+        place.mkdir()
+        (place / "kept").write_text("kept")
+    if trap == "directory of another":
+        os.chown(place, 12345, 12345)
+    if trap == "writable by all":
+        place.chmod(0o777)
+    done = dsecd("doctor", "--config", config, "--state", tmp_path / "state")
+    assert done.returncode != 0
+    assert str(place) in done.stderr or place.name in done.stderr
+    assert (victim / "kept").read_text() == "kept"
+    assert (place / "kept").read_text() == "kept"
+
+
 def test_the_doctor_works_beside_a_daemon_and_does_not_touch_it(daemon: Daemon):
     with Sandbox.create(TINY, memory_mb=64) as sandbox:
         arguments = ("doctor", "--config", daemon.config, "--state", daemon.state)

@@ -24,6 +24,7 @@ using base::fail;
 using base::fail_errno;
 
 constexpr std::chrono::seconds patience{10};
+constexpr std::chrono::seconds last_patience{2};  // of one that was killed
 // The first byte of an answer.
 constexpr char went_well = '+', failed = '-';
 
@@ -61,6 +62,18 @@ base::result<std::string> read_answer(int from) {
   }
 }
 
+/// False: it is left behind, and dies with what holds it.
+bool end_child(pid_t child) {
+  const auto until = sys::after(last_patience);
+  ::kill(child, SIGKILL);
+  while (true) {
+    const auto done = ::waitpid(child, nullptr, WNOHANG);
+    if (done == child || (done < 0 && errno != EINTR)) return true;
+    if (sys::remaining_ms(until) == 0) return false;
+    ::poll(nullptr, 0, 1);
+  }
+}
+
 }  // namespace
 
 base::result<std::string> apart(const probe& p) {
@@ -73,9 +86,9 @@ base::result<std::string> apart(const probe& p) {
   if (child == 0) answer_from_child(p, to.get());
   to.reset();
   auto answer = read_answer(from.get());
-  ::kill(child, SIGKILL);  // nothing happens to one that has ended
-  while (::waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
-  }
+  // Nothing happens to one that has ended. One that waits for a disk does not even die.
+  if (!end_child(child))
+    return fail(errc::deadline_exceeded, "it does not end and cannot be killed");
   if (!answer) return answer;
   if (answer->empty()) return fail(errc::internal, "the probe died");
   const bool good = answer->front() == went_well;

@@ -12,7 +12,7 @@ namespace dsec::cli::doctor {
 using probe = std::function<base::result<std::string>()>;
 
 /// errc::unsupported with the probe's own words when it failed, errc::deadline_exceeded when it did
-/// not end in 10 s (it is killed).
+/// not end in 10 s (it is killed; one that does not die of that is left behind).
 base::result<std::string> apart(const probe& p);
 
 }  // namespace dsec::cli::doctor
