@@ -29,7 +29,9 @@ class node_base : public node {
 
   [[nodiscard]] std::uint16_t port() const override { return listener_->port(); }
   void keys_revoked(const std::vector<std::string>& ids) override;
-  base::result<void> reload_certificate() override { return listener_->reload_certificate(); }
+  base::result<std::function<void()>> load_certificate() override {
+    return listener_->load_certificate();
+  }
   void apply(const base::config& config) override;
 
  protected:

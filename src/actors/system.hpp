@@ -56,8 +56,9 @@ class node {
   [[nodiscard]] virtual std::uint16_t port() const = 0;
   /// Closes the connections that came in with these keys; the gate must not hold them any more.
   virtual void keys_revoked(const std::vector<std::string>& ids) = 0;
-  /// Reads the certificate and its key again; new connections get it.
-  virtual base::result<void> reload_certificate() = 0;
+  /// Reads the certificate and its key again; new connections get it once what this returns was
+  /// called.
+  virtual base::result<std::function<void()>> load_certificate() = 0;
   /// Takes over the keys of the configuration that are reloadable (base::with_reloadable).
   virtual void apply(const base::config& config) = 0;
   /// What the host lacks now of what a start of a sandbox needs, for /healthz; empty: nothing.

@@ -28,9 +28,10 @@ int reloader::next_stop(const sigset_t& signals, const timespec* patience) {
 
 base::result<void> reloader::try_reload() {
   DSEC_TRY(const auto wanted, read_());
+  DSEC_TRY(const auto take_certificate, node_.load_certificate());
+  // Where there is no key one is made, and clients read it: nothing below can fail.
   DSEC_TRY(const auto key, load_or_make_api_key(base::paths(running_.state)));
-  DSEC_CHECK(node_.reload_certificate());
-  // Nothing below can fail.
+  take_certificate();
   keys_.set_local(auth::local_key(key));
   take_over(wanted);
   return {};

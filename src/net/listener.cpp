@@ -146,7 +146,8 @@ class tcp_listener final : public listener {
   ~tcp_listener() override { stop(); }
 
   base::result<void> open() {
-    DSEC_CHECK(reload_certificate());
+    DSEC_TRY(const auto take_certificate, load_certificate());
+    take_certificate();
     error_code problem;
     const auto address = asio::ip::make_address(config_.bind, problem);
     if (problem) {
@@ -180,10 +181,9 @@ class tcp_listener final : public listener {
 
   [[nodiscard]] std::uint16_t port() const override { return hub_->port; }
 
-  base::result<void> reload_certificate() override {
+  base::result<std::function<void()>> load_certificate() override {
     DSEC_TRY(auto certificate, load_tls(config_));
-    hub_->set_certificate(std::move(certificate));
-    return {};
+    return [h = hub_, certificate = std::move(certificate)] { h->set_certificate(certificate); };
   }
 
   void set_max_connections(std::uint32_t n) override { hub_->set_max_connections(n); }

@@ -101,8 +101,9 @@ class listener {
                                                        const heartbeat& beat = {});
   virtual ~listener() = default;
   [[nodiscard]] virtual std::uint16_t port() const = 0;
-  /// Reads certificate and key again. New connections get them; when that fails, the old ones.
-  virtual base::result<void> reload_certificate() = 0;
+  /// Reads certificate and key again. New connections get them once what it returns was called,
+  /// which cannot fail.
+  virtual base::result<std::function<void()>> load_certificate() = 0;
   /// Of new connections.
   virtual void set_max_connections(std::uint32_t n) = 0;
   /// Stops accepting, closes all sessions, joins the threads.

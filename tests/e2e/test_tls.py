@@ -191,6 +191,24 @@ def test_a_bad_certificate_is_not_taken(secure: Secure):
     secure.certificate.write_bytes(good)
 
 
+def test_a_bad_certificate_leaves_the_api_key_as_it_was(secure: Secure):
+    """What is reloaded is reloaded together: nobody is told a key that the daemon does not take."""
+    file, good = secure.daemon.state / "api-key", secure.certificate.read_bytes()
+    key, failed = file.read_text(), secure.daemon.log.read_text().count("reload_failed")
+    trust = ssl.create_default_context(cafile=secure.authority.file)
+    with join(secure.daemon, key.strip(), ssl=trust) as wire:
+        file.unlink()
+        secure.certificate.write_text("rubbish")
+        os.kill(secure.daemon.pid, signal.SIGHUP)
+        assert eventually(lambda: secure.daemon.log.read_text().count("reload_failed") > failed)
+        made = file.exists()
+        file.touch(0o600)
+        file.write_text(key)
+        secure.certificate.write_bytes(good)
+        assert not made
+        assert ask(wire, 2, ping=None) == {"pong": None}
+
+
 def test_names_of_the_certificate_are_hosts_and_others_are_not(secure: Secure):
     secure.authority.issue(secure.certificate, secure.key, "DNS:gate.example,IP:127.0.0.1")
     secure.reload()
