@@ -90,7 +90,7 @@ TEST_CASE("a link carries messages both ways, small ones until both trust each o
   auto door = listener::start(
       config, {.gate = std::make_shared<dsec::auth::gate>(),
                .opened = {},
-               .get = [](std::string_view) { return std::optional<http_answer>(); },
+               .get = [](const http_get&) { return std::optional<http_answer>(); },
                .peer_opened = [&](auto s, const auto&) { return theirs.serve(std::move(s)); }});
   REQUIRE(door);
   const auto connector = peer_connector::start();
@@ -133,7 +133,7 @@ TEST_CASE("a worker comes in where clients have taken all places") {
       config, {.gate = std::make_shared<dsec::auth::gate>(std::vector{
                    dsec::auth::known_key{"k-test", "tester", dsec::auth::hash_of("right-key")}}),
                .opened = [&](auto s, const auto&) { return clients.serve(std::move(s)); },
-               .get = [](std::string_view) { return std::optional<http_answer>(); },
+               .get = [](const http_get&) { return std::optional<http_answer>(); },
                .peer_opened = [&](auto s, const auto&) { return theirs.serve(std::move(s)); }});
   REQUIRE(door);
   raw_client first((*door)->port());
@@ -158,7 +158,7 @@ TEST_CASE("who never proves to be a worker loses its place to those that come af
   auto door =
       listener::start(config, {.gate = std::make_shared<dsec::auth::gate>(),
                                .opened = {},
-                               .get = [](std::string_view) { return std::optional<http_answer>(); },
+                               .get = [](const http_get&) { return std::optional<http_answer>(); },
                                .peer_opened =
                                    [&](auto s, const auto&) {
                                      const std::lock_guard lock(mutex);
