@@ -70,13 +70,13 @@ caf::result<reply> cluster_state::gather_events(const call& c, proto::ListEvents
 }
 
 caf::result<reply> cluster_state::begin_gathering(gathering g) {
+  auto promise = g.who.promise;
   if (gatherings.size() >= max_lists) {
-    return reply(error_reply(
-        g.who.id,
-        {errc::capacity, std::to_string(max_lists) + " lists are being made; try again", 0}));
+    g.who.refuse(
+        {errc::capacity, std::to_string(max_lists) + " lists are being made; try again", 0});
+    return promise;
   }
   g.until = std::min(now() + find_patience, g.request.deadline - shortest_try);
-  auto promise = g.who.promise;
   gatherings.emplace(++last_token, std::move(g));
   go_on_listing();
   return promise;

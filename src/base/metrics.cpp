@@ -2,16 +2,23 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <utility>
 
 namespace dsec::base {
 namespace {
 
-/// The shortest decimal that reads back the same.
+/// The shortest decimal that reads back the same; without an exponent where that is short, as the
+/// ends of buckets are names to whoever asks for one.
 std::string number(double value) {
   std::array<char, 32> buffer{};
-  const auto end = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value).ptr;
-  return {buffer.data(), end};
+  char* const begin = buffer.data();
+  char* const end = begin + buffer.size();
+  const auto size = std::abs(value);
+  const bool plain = size == 0 || (size >= 1e-6 && size < 1e15);
+  const auto written = plain ? std::to_chars(begin, end, value, std::chars_format::fixed)
+                             : std::to_chars(begin, end, value);
+  return {begin, written.ptr};
 }
 
 void escape(std::string& out, std::string_view text, bool quote) {
