@@ -70,10 +70,8 @@ base::result<void> coordinator::start() {
   spawn_root(root_args{{}, {}, slot_, give_up_, {}, make_env(), cluster_});
   net::listener_callbacks callbacks{
       .gate = gate_,
-      .opened =
-          [this](auto session, auto info) {
-            return open_client({}, leases_, std::move(session), std::move(info));
-          },
+      .opened = [this](const auto& session,
+                       auto info) { return open_client({}, leases_, session, std::move(info)); },
       .get = [p = pages{health_, metrics_}](const net::http_get& asked) { return p.get(asked); },
       .peer_opened = [this](auto session,
                             const auto& info) { return open_worker(std::move(session), info); }};

@@ -117,8 +117,8 @@ base::result<void> node_impl::start() {
         return p.get(asked);
       }};
   if (!deps_.links) {
-    callbacks.opened = [this](auto session, auto info) {
-      return open_client(config_.node.name, worker_->leases, std::move(session), std::move(info));
+    callbacks.opened = [this](const auto& session, auto info) {
+      return open_client(config_.node.name, worker_->leases, session, std::move(info));
     };
   }
   DSEC_CHECK(listen(std::move(callbacks)));

@@ -17,7 +17,7 @@
 namespace dsec::test {
 namespace {
 
-constexpr std::uint64_t root_node = FUSE_ROOT_ID, file_node = 2;
+constexpr std::uint64_t file_node = FUSE_ROOT_ID + 1;
 constexpr std::uint32_t most_read = 1U << 20U;
 constexpr std::uint64_t forever = 1U << 30U;  // seconds
 

@@ -51,8 +51,8 @@ class backend final : public backends::backend {
   void fail(const std::string& sandbox_id, base::cause why, std::string detail) {
     host_->fail(sandbox_id, why, std::move(detail));
   }
-  void finish(const std::string& sandbox_id, const std::string& command_id, fate f = {}) {
-    host_->finish(sandbox_id, command_id, std::move(f));
+  void finish(const std::string& sandbox_id, const std::string& command_id, const fate& f = {}) {
+    host_->finish(sandbox_id, command_id, f);
   }
   void write(const std::string& sandbox_id, const std::string& command_id, std::string_view text) {
     host_->write(sandbox_id, command_id, text);
