@@ -127,23 +127,20 @@ class layout {
   /// One manifest for this machine. A single one is taken as it is: its configuration tells.
   [[nodiscard]] result<oci_descriptor> choose(const std::vector<oci_descriptor>& list,
                                               int depth) const {
-    std::vector<oci_descriptor> fit;
-    for (const auto& d : list) {
-      if (d.platform ? runs_here(*d.platform) : list.size() == 1) fit.push_back(d);
-    }
-    if (fit.empty()) {
+    const auto fit = own_image(list);
+    if (!fit) {
       return fail(errc::unsupported, directory_.string() + " has no image for " +
                                          own_platform().describe() +
                                          "; there are: " + platforms_of(list));
     }
-    if (!fit.front().is_index()) return fit.front();
+    if (!fit->is_index()) return *fit;
     if (depth >= max_oci_nesting) {
       return fail(errc::invalid_argument, directory_.string() +
                                               ": indexes lie in each other more " + "than " +
                                               std::to_string(max_oci_nesting) + " deep");
     }
-    DSEC_TRY(const auto text, blob(fit.front(), "index"));
-    DSEC_TRY(const auto inner, parse_oci_index(text, name_of("index", fit.front().digest)));
+    DSEC_TRY(const auto text, blob(*fit, "index"));
+    DSEC_TRY(const auto inner, parse_oci_index(text, name_of("index", fit->digest)));
     return choose(inner, depth + 1);
   }
 
@@ -177,6 +174,13 @@ class layout {
 
 oci_platform own_platform() {
   return {"linux", std::string(own_architecture), {}};
+}
+
+std::optional<oci_descriptor> own_image(const std::vector<oci_descriptor>& manifests) {
+  for (const auto& d : manifests) {
+    if (d.platform ? runs_here(*d.platform) : manifests.size() == 1) return d;
+  }
+  return std::nullopt;
 }
 
 std::string platforms_of(const std::vector<oci_descriptor>& manifests) {

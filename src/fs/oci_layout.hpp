@@ -5,6 +5,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,6 +26,9 @@ struct oci_image {
 
 /// `tag` may be empty when there is one image only.
 base::result<oci_image> read_oci_image(const std::filesystem::path& layout, std::string_view tag);
+
+/// The one of an index that is for this machine; the only one is taken as it is.
+std::optional<oci_descriptor> own_image(const std::vector<oci_descriptor>& manifests);
 
 /// What an index has, for messages: "linux/amd64, linux/arm64/v8".
 std::string platforms_of(const std::vector<oci_descriptor>& manifests);

@@ -9,8 +9,8 @@
 #include <cerrno>
 #include <vector>
 
+#include "base/sha256.hpp"
 #include "base/subprocess.hpp"
-#include "fs/bounded_json.hpp"
 #include "fs/files.hpp"
 #include "fs/oci_layout.hpp"
 #include "fs/printable.hpp"
@@ -44,7 +44,8 @@ constexpr std::array sayings{
     saying{"certificate", errc::unavailable},
     saying{"invalid reference format", errc::invalid_argument},
 };
-constexpr std::string_view other_platform = "no image found in";
+constexpr std::string_view registry_prefix = "docker://";
+constexpr std::uint64_t small_files = 4U << 20U;  // manifests, the index
 
 bool says(std::string_view text, std::string_view words) {
   const auto same = [](unsigned char a, unsigned char b) { return std::tolower(a) == b; };
@@ -93,28 +94,11 @@ base::subprocess_spec specification(const skopeo_copy& wanted, std::vector<std::
     pass_on(spec.env, name);
   spec.timeout = skopeo_timeout;
   spec.drop_capabilities = dropped_capabilities();
-  spec.max_file_bytes = wanted.max_file_bytes;
+  spec.max_file_bytes = wanted.max_bytes;
   return spec;
 }
 
-/// What the registry has instead, for the message.
-std::string platforms(const skopeo_copy& wanted) {
-  std::vector<std::string> words{"skopeo", "inspect", "--raw"};
-  if (wanted.insecure_registry) words.emplace_back("--tls-verify=false");
-  words.push_back(wanted.from);
-  const auto done = base::run_subprocess(specification(wanted, std::move(words)));
-  if (!done || done->status != 0) return "others";
-  const auto index = parse_oci_index(done->out, "index");
-  return index ? platforms_of(*index) : "others";
-}
-
 base::error explain(const skopeo_copy& wanted, const std::string& errors) {
-  if (says(errors, other_platform)) {
-    return {errc::unsupported,
-            printable(wanted.from) + " has no image for " + own_platform().describe() +
-                "; there are: " + platforms(wanted),
-            0};
-  }
   const auto* const found =
       std::ranges::find_if(sayings, [&](const saying& s) { return says(errors, s.words); });
   const auto code = found == sayings.end() ? errc::corrupt : found->code;
@@ -124,21 +108,95 @@ base::error explain(const skopeo_copy& wanted, const std::string& errors) {
           code == errc::io ? ENOSPC : 0};
 }
 
-}  // namespace
-
-result<void> copy_by_skopeo(const skopeo_copy& wanted, const progress& tell) {
-  std::vector<std::string> words{"skopeo", "copy", "--quiet",
-                                 // A saved image's layers need not be compressed to be read again.
-                                 "--dest-oci-accept-uncompressed-layers"};
-  if (wanted.insecure_registry) words.emplace_back("--src-tls-verify=false");
-  words.push_back(wanted.from);
-  words.push_back("oci:" + wanted.layout.string() + ":" + std::string(skopeo_tag));
-  tell("fetch", wanted.from);
+/// Its stdout.
+result<std::string> run(const skopeo_copy& wanted, std::vector<std::string> words) {
   const auto done = base::run_subprocess(specification(wanted, std::move(words)));
   if (!done && done.error().code == errc::not_found)
     return fail(errc::unsupported, "skopeo is not installed: install the package skopeo");
   if (!done) return fail(done.error());
   if (done->status != 0) return fail(explain(wanted, done->errors));
+  return done->out;
+}
+
+/// Without tag and digest.
+std::string repository_of(std::string reference) {
+  reference = reference.substr(0, reference.find('@'));
+  const auto colon = reference.find(':', reference.rfind('/'));
+  return reference.substr(0, colon);
+}
+
+result<std::string> inspect(const skopeo_copy& wanted, const std::string& reference) {
+  std::vector<std::string> words{"skopeo", "inspect", "--raw"};
+  if (wanted.insecure_registry) words.emplace_back("--tls-verify=false");
+  words.push_back(reference);
+  return run(wanted, std::move(words));
+}
+
+/// The size of the largest, once all of them together are no more than may be written.
+result<std::uint64_t> check_sizes(const skopeo_copy& wanted, const oci_manifest& manifest) {
+  std::uint64_t sum = manifest.config.size, largest = manifest.config.size;
+  for (const auto& l : manifest.layers) {
+    sum += l.blob.size;  // 512 of 2^50 at most
+    largest = std::max(largest, l.blob.size);
+  }
+  if (sum <= wanted.max_bytes) return largest;
+  return fail(errc::too_large, "the " + std::to_string(manifest.layers.size()) + " layers of " +
+                                   printable(wanted.from) + " have " + std::to_string(sum) +
+                                   " bytes" + hint(errc::too_large, false));
+}
+
+struct chosen_image {
+  std::string reference;
+  std::uint64_t largest_blob = 0;
+};
+
+/// Reads manifests only. What is copied afterwards is named by its digest: the registry cannot give
+/// another one than was looked at.
+result<chosen_image> choose(const skopeo_copy& wanted) {
+  const auto repository = repository_of(wanted.from);
+  auto reference = wanted.from;
+  for (int depth = 0; depth <= max_oci_nesting; ++depth) {
+    DSEC_TRY(const auto text, inspect(wanted, reference));
+    const auto digest = base::sha256_of(text);
+    const auto what = "manifest sha256:" + digest + " of " + printable(wanted.from);
+    if (const auto manifest = parse_oci_manifest(text, what)) {
+      DSEC_TRY(const auto largest, check_sizes(wanted, *manifest));
+      return chosen_image{repository + "@sha256:" + digest, largest};
+    } else if (const auto index = parse_oci_index(text, what)) {
+      const auto own = own_image(*index);
+      if (!own) {
+        return fail(errc::unsupported, printable(wanted.from) + " has no image for " +
+                                           own_platform().describe() +
+                                           "; there are: " + platforms_of(*index));
+      }
+      reference = repository + "@sha256:" + own->digest;
+    } else {
+      return fail(manifest.error());
+    }
+  }
+  return fail(errc::invalid_argument, printable(wanted.from) +
+                                          ": indexes lie in each other more than " +
+                                          std::to_string(max_oci_nesting) + " deep");
+}
+
+}  // namespace
+
+result<void> copy_by_skopeo(const skopeo_copy& wanted, const progress& tell) {
+  tell("fetch", wanted.from);
+  // Of an archive nothing is known before it is read.
+  chosen_image source{wanted.from, wanted.max_bytes};
+  if (wanted.from.starts_with(registry_prefix)) {
+    DSEC_TRY(source, choose(wanted));
+  }
+  std::vector<std::string> words{"skopeo", "copy", "--quiet",
+                                 // A saved image's layers need not be compressed to be read again.
+                                 "--dest-oci-accept-uncompressed-layers"};
+  if (wanted.insecure_registry) words.emplace_back("--src-tls-verify=false");
+  words.push_back(source.reference);
+  words.push_back("oci:" + wanted.layout.string() + ":" + std::string(skopeo_tag));
+  auto bounded = wanted;
+  bounded.max_bytes = std::min<std::uint64_t>(wanted.max_bytes, source.largest_blob + small_files);
+  DSEC_CHECK(run(bounded, std::move(words)));
   return {};
 }
 

@@ -333,6 +333,34 @@ def test_a_registry_is_read_without_tls_only_when_that_is_said(store, layout, tm
     assert store.left() == []
 
 
+def test_an_image_that_is_too_large_is_not_even_fetched(store, layout, tmp_path):
+    need("skopeo")
+    config = tmp_path / "dsecd.toml"
+    config.write_text("[import]\nmax_mb = 8\n")
+    arguments = ("--insecure-registry", "--config-file", str(config))
+    halves = [oci.tar([oci.entry("x", data=os.urandom(5 << 20))]) for _ in range(2)]
+    whole = layout.manifest(halves, CONFIG)
+    with registry(tmp_path) as address:
+        for tag, descriptor in (("one", whole), ("listed", layout.index([
+            {**whole, "platform": {"os": "linux", "architecture": oci.OWN}}]))):  # fmt: skip
+            image = f"docker://{address}/team/large:{tag}"
+            subprocess.run(
+                ["skopeo", "copy", "-q", "--all", "--dest-tls-verify=false",
+                 layout.tag(descriptor, tag), image],
+                check=True, capture_output=True,
+            )  # fmt: skip
+            code, said = store.run("x", image, *arguments)
+            assert (code, "the 2 layers of" in said) == (65, True), said
+            assert "import.max_mb" in said
+        # What is left of the registry's blobs is enough to read the manifests.
+        for blob in (tmp_path / "registry").rglob("blobs/sha256/*/*/data"):
+            if blob.stat().st_size > 1 << 20:
+                blob.unlink()
+        code, said = store.run("x", image, *arguments)
+        assert (code, "the 2 layers of" in said) == (65, True), said
+    assert store.left() == []
+
+
 def test_without_skopeo_the_package_is_named(store, tmp_path):
     tools = tmp_path / "tools"
     tools.mkdir()
