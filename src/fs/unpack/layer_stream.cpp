@@ -110,7 +110,7 @@ result<void> layer_stream::count(std::size_t bytes) {
                                      " bytes, the limit (import.max_mb)");
   }
   bytes_left_ -= bytes;
-  if (tar_bytes_ > ratio_counts_from && tar_bytes_ / most_.ratio > layer_.size) {
+  if (tar_bytes_ > most_.ratio_counts_from && tar_bytes_ / most_.ratio > layer_.size) {
     return fail(errc::too_large, name_of(layer_) + " grows to more than " +
                                      std::to_string(most_.ratio) +
                                      " times its size, the limit (import.max_ratio)");

@@ -17,9 +17,6 @@
 
 namespace dsec::fs::unpack {
 
-/// A tar this small may be as well compressed as it likes.
-inline constexpr std::uint64_t ratio_counts_from = 16ULL << 20U;
-
 /// A regular file of the size that was promised; no link, nothing that blocks.
 base::result<base::unique_fd> open_blob(const layer& l);
 

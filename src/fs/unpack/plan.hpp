@@ -27,6 +27,8 @@ struct limits {
   std::uint64_t bytes = 32ULL << 30U;  // of tars, and of the files in them
   std::uint64_t entries = 2'000'000;   // of tars
   std::uint32_t ratio = 200;           // tar to blob, of one layer
+  /// A tar this small may be as well compressed as it likes.
+  std::uint64_t ratio_counts_from = 16ULL << 20U;
 };
 
 struct plan {
