@@ -1,5 +1,6 @@
 // dsecd key create|ls|revoke: API keys of principals, in the state directory, whether or not a
 // daemon runs on it.
+#include <signal.h>
 #include <unistd.h>
 
 #include <array>
@@ -30,6 +31,7 @@ base::result<auth::key_store> open_keys(const base::config& c) {
 
 base::result<void> create(const base::config& c, const options& o) {
   DSEC_TRY(auto keys, open_keys(c));
+  ::signal(SIGPIPE, SIG_IGN);  // a reader that has gone is an error, too
   std::string id;
   DSEC_TRY(const auto key, keys.create(o.principal, o.name, id));
   std::cout << key << "\n" << std::flush;

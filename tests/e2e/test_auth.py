@@ -77,13 +77,19 @@ def test_a_key_is_its_principals_and_only_its_hash_is_kept(daemon: Daemon, run_a
     daemon.dsecd("key", "revoke", id)
 
 
-def test_a_key_that_nobody_was_shown_is_not_left_good(daemon: Daemon):
+@pytest.mark.parametrize("where", ["a full disk", "a closed pipe"])
+def test_a_key_that_nobody_was_shown_is_not_left_good(daemon: Daemon, where: str):
     before = set(re.findall(r"^k-\w+", daemon.dsecd("key", "ls"), re.MULTILINE))
-    with open("/dev/full", "w") as full:
-        done = subprocess.run(
-            [binary(), "key", "create", "--principal", "nobody", "--state", daemon.state],
-            stdout=full, stderr=subprocess.PIPE, text=True,
-        )  # fmt: skip
+    if where == "a full disk":
+        out = os.open("/dev/full", os.O_WRONLY)
+    else:
+        reader, out = os.pipe()
+        os.close(reader)
+    done = subprocess.run(
+        [binary(), "key", "create", "--principal", "nobody", "--state", daemon.state],
+        stdout=out, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    os.close(out)
     assert done.returncode == 74, done.stderr
     (made,) = set(re.findall(r"^k-\w+", daemon.dsecd("key", "ls"), re.MULTILINE)) - before
     assert f"key {made} is revoked again" in done.stderr
