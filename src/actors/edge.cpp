@@ -28,7 +28,12 @@ edge_state::~edge_state() {
 void edge_state::begin(worker_ptr worker, std::shared_ptr<edge_table> known) {
   env = std::move(worker);
   table = std::move(known);
-  for (auto& [id, e] : table->sandboxes) adopt(id, e);
+  for (auto& [id, e] : table->sandboxes) {
+    // A withdrawal whose answer was lost is sent again: it is not one of a create to come.
+    const auto r = e.book->status.record();
+    if (!r->key.empty() && r->body_hash.empty()) done_withdrawals.add({r->owner, r->key}, now());
+    adopt(id, e);
+  }
   publish_load();
   start_reaper();
   end_leftovers();

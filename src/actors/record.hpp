@@ -49,7 +49,7 @@ struct sandbox_record {
   std::uint64_t created_unix_ms = 0;
   std::uint64_t ended_unix_ms = 0;  // 0 while alive
   std::string key;                  // idempotency key of the create, empty = none
-  std::string body_hash;            // of the create that carried the key
+  std::string body_hash;            // of the create that carried it; empty: it was given up
   actors::lease lease;              // what it is bound to, of its owner; none: detached
 };
 

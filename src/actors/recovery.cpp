@@ -234,7 +234,7 @@ result<std::shared_ptr<edge_table>> recover_sandboxes(std::vector<sandbox_record
   std::size_t live = 0;
   for (auto& t : all) {
     const auto& r = t.book->record;
-    if (!r.key.empty())
+    if (!r.key.empty() && !r.body_hash.empty())
       table->keys.emplace(edge_table::key{r.owner, r.key}, used_key{r.id, r.body_hash});
     edge_entry e;
     e.live = t.live;

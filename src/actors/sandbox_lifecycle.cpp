@@ -327,7 +327,7 @@ caf::result<reply> sandbox_state::on_stop(const call& c, proto::SandboxRef::Read
 /// The edge knows already: a create with it makes a new sandbox.
 void sandbox_state::give_up_key() {
   if (std::exchange(book->withdrawn, true)) return;
-  book->record.key.clear();
+  book->record.body_hash.clear();
   if (phase() >= base::phase::stopping) publish();
 }
 

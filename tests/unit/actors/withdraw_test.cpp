@@ -71,7 +71,7 @@ TEST_CASE("a sandbox is stopped by the key it was made with, and the key is free
   const auto a = alice.call(withdraw(), 0, "k");
   CHECK(a.sandbox_id == id);
   CHECK(a.phase == "stopped");
-  CHECK(node.record(id)->key.empty());
+  CHECK(node.record(id)->body_hash.empty());  // the key is given up
   node.restart();
   alice.reconnect();
   const auto other = alice.call(create(), 0, "k");
@@ -127,7 +127,7 @@ TEST_CASE("a withdrawal is not lost with the sandbox's actor, whenever that dies
     CHECK(a.sandbox_id == id);
     CHECK(a.phase == "stopped");
     node.write_records();
-    CHECK(node.record(id)->key.empty());
+    CHECK(node.record(id)->body_hash.empty());  // the key is given up
     CHECK(alice.call(create(), 0, "k").sandbox_id != id);
   }
 }
@@ -142,6 +142,14 @@ TEST_CASE("a withdrawal that is sent again is not one of a create to come") {
       CHECK(a.sandbox_id == id);
       CHECK(a.phase == "stopped");
     }
+  }
+  SECTION("of one that ran under the dsecd before") {
+    const auto id = alice.call(create(), 0, "k").sandbox_id;
+    CHECK(alice.call(withdraw(), 0, "k").sandbox_id == id);
+    node.write_records();
+    node.restart();
+    alice.reconnect();
+    CHECK(alice.call(withdraw(), 0, "k").code == "not_found");
   }
   SECTION("of one that waits") {
     node.copy->held = true;
