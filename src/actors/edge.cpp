@@ -101,6 +101,7 @@ void edge_state::on_released(const sandbox_released& m) {
   limits_bytes -= record->spec.limits.memory_bytes;
   publish_load();
   settling_bytes -= std::exchange(e.settling_bytes, 0);
+  if (e.book->sealed) env->health->clear(sealed_subject(m.id));
   if (!m.keeps_key && !e.withdrawn) free_keys_of(m.id);
   table->ended.push_back(m.id);
   caf::anon_send(watcher,

@@ -159,7 +159,8 @@ struct ledger {
   bool stop_incomplete = false;  // the last stop left something
   bool kept = false;             // the stop that shows it to worker::keep_failed is on its way
   bool ever_ran = false;
-  bool withdrawn = false;  // ended because nobody was left who had asked for it
+  std::optional<base::error> sealed;  // why nothing can be asked of its commands and files
+  bool withdrawn = false;             // ended because nobody was left who had asked for it
   create_askers askers;
   bool released = false;                    // nothing of it is left on the host
   std::optional<base::error> start_error;   // why it never ran

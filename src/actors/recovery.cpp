@@ -109,6 +109,17 @@ bool settle_dead(ledger& book, const worker& env, base::cause why, std::string d
   return book.instance != nullptr;
 }
 
+/// Whoever asks for a command must not hear that there is none, and start it again.
+void seal(ledger& book, const worker& env, const base::error& why) {
+  book.sealed = base::error{errc::io,
+                            "what was started in sandbox '" + book.record.id +
+                                "' cannot be read: " + why.to_string() +
+                                ". It runs on: mend that and start dsecd again, or stop it",
+                            0};
+  base::log::error("sandbox_sealed", {{"sandbox", book.record.id}, {"why", why.to_string()}});
+  env.health->report(sealed_subject(book.record.id), book.sealed->message);
+}
+
 void settle_alive(ledger& book) {
   auto& r = book.record;
   book.ever_ran = r.phase >= base::phase::running;
@@ -148,6 +159,7 @@ result<taken> take_over(sandbox_record record, const worker& env) {
     t.live = settle_dead(book, env, found->died_of, std::move(found->detail));
   } else {
     settle_alive(book);
+    if (found->sealed) seal(book, env, *found->sealed);
     t.live = true;
   }
   if (!found || !found->alive || had_ended) book.commands.lose_all(why_not_running(book.record));
@@ -209,6 +221,10 @@ class takeover {
 };
 
 }  // namespace
+
+std::string sealed_subject(const std::string& sandbox_id) {
+  return "sandbox " + sandbox_id;
+}
 
 bool end_unknown(const worker& env) {
   const auto ended = env.backend->end_unrecovered();

@@ -52,7 +52,9 @@ sandbox_view sandbox_state::view() const {
 
 void sandbox_state::publish_use() {
   book->status.touch(now());
-  book->status.set_busy(book->commands.live(), static_cast<std::uint32_t>(file_operations.size()));
+  // Of one that is sealed nobody knows that it is idle.
+  const auto others = file_operations.size() + (book->sealed ? 1 : 0);
+  book->status.set_busy(book->commands.live(), static_cast<std::uint32_t>(others));
 }
 
 bool sandbox_state::answer_from_pool(waiter w, std::function<proto::frame()> job) {
@@ -72,6 +74,16 @@ void sandbox_state::answer_when_written(waiter w) {
   if (!handed) on_lease_written({bound, false});
 }
 
+namespace {
+
+/// Nothing about its commands or files.
+bool is_about_itself(proto::Request::Body::Which what) {
+  using body = proto::Request::Body;
+  return what == body::GET_SANDBOX || what == body::STOP_SANDBOX || what == body::SET_DETACHED;
+}
+
+}  // namespace
+
 caf::result<reply> sandbox_state::on_call(const call& c) {
   // The edge has checked this when it named us; connections remember names.
   if (c.from->principal != book->record.owner) {
@@ -84,6 +96,10 @@ caf::result<reply> sandbox_state::on_call(const call& c) {
     if (body.isGetUsage()) return void(out = on_get_usage(c));
     book->status.touch(now());
     book->askers.claimed = true;
+    if (book->sealed && !is_about_itself(body.which())) {
+      out = refusal(c, *book->sealed);
+      return;
+    }
     switch (body.which()) {
       case proto::Request::Body::GET_SANDBOX:
         out = reply(sandbox_reply(c.id, view()));

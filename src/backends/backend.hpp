@@ -158,6 +158,9 @@ struct recovered {
   std::vector<known_command> commands;           // in order of starting
   std::vector<std::uint64_t>
       used_up;  // base::id_hash of ids that were forgotten: never to be used again
+  /// Why it is not known what was started in it, though it lives. Then nothing is started in it,
+  /// nor is anything heard of what runs; it can be stopped, and left to another process.
+  std::optional<base::error> sealed{};
 };
 
 /// One thing a backend needs and whether this host has it, found by doing it.

@@ -227,6 +227,46 @@ TEST_CASE("a command that cannot be written down is not started", "[kernel][cont
   box.stop();
 }
 
+TEST_CASE("a sandbox whose log cannot be read lives on sealed, until one comes that can read it",
+          "[kernel][container][recovery]") {
+  container_rig rig({2, 64}, false);
+  earlier_daemon before([&] {
+    rig.open();
+    std::vector<container_box> kept;
+    kept.push_back(rig.start("kept"));
+    kept.front().begin(with_id(shell("echo ran >> /runs; sleep 1; exit 5"), "once"));
+    return kept;
+  });
+  before.kill();
+  const auto log = spools_of(rig, "kept") / "commands.log";
+  const auto aside = rig.scope().state / "aside";
+  std::filesystem::rename(log, aside);
+  std::filesystem::create_directory(log);
+  earlier_daemon sealed([&] {
+    rig.open_only();
+    std::vector<container_box> kept;
+    auto [box, what] = rig.recover("kept");
+    REQUIRE(what.sealed);
+    REQUIRE(what.alive);
+    REQUIRE(box->exec(with_id(shell("echo ran >> /runs"), "once")).error().code == errc::io);
+    REQUIRE(box->exec(with_id(shell("true"), "other")).error().code == errc::io);
+    rig.end_unrecovered();
+    kept.push_back(std::move(box));
+    return kept;
+  });
+  sealed.kill();
+  std::filesystem::remove(log);
+  std::filesystem::rename(aside, log);
+  auto [box, what] = rig.inherit("kept");
+  CHECK_FALSE(what.sealed);
+  const auto end = box.events().wait_ended("once", 20s);
+  REQUIRE(end);
+  REQUIRE(end->exited);
+  CHECK(end->exited->exit_code == 5);
+  CHECK(box.sh("cat /runs").out == "ran\n");
+  box.stop();
+}
+
 TEST_CASE("what could not be written down for want of room is not forgotten inside, and runs once",
           "[kernel][container][recovery]") {
   container_rig rig({2, 64}, false);

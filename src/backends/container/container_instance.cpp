@@ -143,6 +143,10 @@ result<std::shared_ptr<aether_channel>> container_instance::channel() const {
 result<void> container_instance::exec(backends::exec_spec spec) {
   DSEC_CHECK(check(spec));
   DSEC_CHECK(channel());
+  if (sealed_) {
+    return fail(errc::io, "what was started in sandbox '" + parts_->spec.sandbox_id +
+                              "' is not known: nothing is, lest it runs twice");
+  }
   const auto cap = spool_cap(spec);
   const bool logged = is_logged(spec);
   DSEC_CHECK(commands_.add(spec.id, {spec.kind, spec.argv[0], spec.cwd, spec.user, cap, logged}));
@@ -302,6 +306,8 @@ result<void> container_instance::stop() {
 }
 
 void container_instance::receive(const incoming& in) {
+  // Not acknowledged, it is told again to the dsecd that can read the log.
+  if (sealed_) return;
   if (const auto* started = std::get_if<frame_started>(&in.body)) {
     settled(started->id);
     if (commands_.start(started->id))

@@ -84,6 +84,7 @@ class container_instance final : public backends::instance {
   std::mutex attempts_mutex_;
   std::unordered_map<std::string, attempt> attempts_;
 
+  bool sealed_ = false;  // its log cannot be read: see backends::recovered
   bool half_taken_ =
       false;  // until it is taken over: whatever becomes of this, the sandbox goes on
 

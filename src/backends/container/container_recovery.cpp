@@ -100,15 +100,20 @@ result<backends::recovered> container_instance::recover(sandbox_host& host,
 
 result<void> container_instance::find_out(backends::recovered& r, bool alive) {
   auto commands = read_log(r.used_up);
-  if (!commands && (alive || is_want(commands.error()))) return fail(commands.error());
-  if (!commands)  // of one that has ended: then its results are lost, and nothing can run twice
+  if (!commands && is_want(commands.error())) return fail(commands.error());
+  if (commands) {
+    r.commands = *std::move(commands);
+  } else {
+    // Of one that has ended results are lost then, and nothing can run twice. In one that lives
+    // nothing may be started, not by this process.
     base::log::error("command_log_unreadable", {{"sandbox", parts_->spec.sandbox_id},
                                                 {"error", commands.error().to_string()}});
-  else
-    r.commands = *std::move(commands);
+    sealed_ = alive;
+    if (alive) r.sealed = commands.error();
+  }
   if (!alive) return {};
   DSEC_TRY(r.alive, take_over());
-  return r.alive ? ask_for_ends(r.commands) : result<void>();
+  return r.alive && !sealed_ ? ask_for_ends(r.commands) : result<void>();
 }
 
 result<std::vector<backends::known_command>> container_instance::read_log(

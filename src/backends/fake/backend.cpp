@@ -116,6 +116,11 @@ base::result<backends::recovered> backend::recover(const backends::start_spec& s
   const auto found = host_->find(spec.sandbox_id);
   if (!found) return base::fail(errc::not_found, "nothing is left of '" + spec.sandbox_id + "'");
   auto out = found->describe();
+  if (auto log = host_->step("log", spec.sandbox_id); !log) {
+    out.commands.clear();
+    out.used_up.clear();
+    if (out.alive) out.sealed = log.error();
+  }
   out.instance = std::make_unique<handle>(host_, found, tie_);
   found->attach(tie_, guarded(sink, tie_));
   found->tell_news();

@@ -226,6 +226,49 @@ TEST_CASE("a sandbox that may live and cannot be taken over is left, with all ot
   }
 }
 
+TEST_CASE("a sandbox whose command log cannot be read is sealed, and the others are served") {
+  std::string broken;
+  node_fixture node(
+      {.run = {},
+       .on_step = [&](std::string_view step, const std::string& id) -> base::result<void> {
+         if (step == "log" && id == broken) return base::fail(base::errc::io, "bad sector");
+         return {};
+       }});
+  client alice(node, "alice");
+  const auto id = node.running_sandbox(alice);
+  const auto other = node.running_sandbox(alice);
+  REQUIRE(alice.call(exec(id, "c1")).state == "ended");
+  node.write_records();
+  broken = id;
+  node.restart();
+  CHECK(get_by(alice, other).phase == "running");
+  CHECK(alice.call(exec(other, "c1")).state == "ended");
+  CHECK(get_by(alice, id).phase == "running");
+  for (const auto& request :
+       {exec(id, "c1"), exec(id, "c2"), get_command(id, "c1"), kill_command(id, "c1"),
+        list_commands(id), read_file(id, "/f"), write_file(id, "/f", "x"), read_output(id, "c1")}) {
+    const auto refused = alice.call(request);
+    CHECK(refused.code == "io");
+    CHECK(refused.message.find("bad sector") != std::string::npos);
+  }
+  auto health = node.worker->health->healthz();
+  CHECK_FALSE(health.good);
+  CHECK(health.json.find(id) != std::string::npos);
+  SECTION("it is stopped") {
+    CHECK(alice.call(stop(id)).phase == "stopped");
+    CHECK(node.worker->health->healthz().good);
+    CHECK(node.backend->live() == 1);
+  }
+  SECTION("its log can be read again by the next dsecd") {
+    broken.clear();
+    node.restart();
+    CHECK(get_by(alice, id).phase == "running");
+    CHECK(alice.call(get_command(id, "c1")).state == "ended");
+    CHECK(alice.call(exec(id, "c2")).state == "ended");
+    CHECK(node.worker->health->healthz().good);
+  }
+}
+
 TEST_CASE("a clean-up that a node was killed in is finished by the next") {
   node_fixture node;
   client alice(node, "alice");
