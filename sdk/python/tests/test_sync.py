@@ -220,7 +220,7 @@ def test_calling_it_from_its_own_event_loop_is_an_error_not_a_deadlock(server: F
         Sandbox.list()
 
     with pytest.raises(RuntimeError, match="own event loop"):
-        loop_thread.run(call())
+        loop_thread.run(call)
 
 
 def test_it_works_inside_another_event_loop(server: FakeServer):

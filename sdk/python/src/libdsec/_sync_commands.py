@@ -24,7 +24,7 @@ def call(endpoint: Endpoint, work: Callable[[DSecClient], Coroutine[Any, Any, T]
     async def run() -> T:
         return await work(await shared_client(endpoint))
 
-    return loop_thread.run(run())
+    return loop_thread.run(run)
 
 
 class Command:
