@@ -99,7 +99,7 @@ def far(own):
         "unshare", "-n", "sh", "-c",
         f'ip link set lo up && ip address add {ADDRESS}/32 dev lo && exec "$@"', "sh",
     ]  # fmt: skip
-    own.config.write_text(f"[gateway]\nbind = '{ADDRESS}'\n")
+    own.config.write_text(f"[gateway]\nbind = '{ADDRESS}'\nallow_plaintext = true\n")
     own.start()
     yield own
     own.stop()  # nothing reaches it from outside its network

@@ -23,7 +23,8 @@ using base::fail_errno;
 constexpr std::chrono::seconds start_patience{30};
 constexpr std::chrono::milliseconds look_again{5};
 
-[[noreturn]] void become_daemon(const char* file, int log) {
+/// Its own state directory, whatever DSEC_STATE says.
+[[noreturn]] void become_daemon(const char* file, const char* state, int log) {
   // It must not outlive a smoke test that is killed; sandboxes end with the next one.
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   sigset_t none;
@@ -32,7 +33,8 @@ constexpr std::chrono::milliseconds look_again{5};
   ::dup2(log, STDOUT_FILENO);
   ::dup2(log, STDERR_FILENO);
   ::setsid();
-  ::execl("/proc/self/exe", "dsecd", "serve", "--config", file, static_cast<char*>(nullptr));
+  ::execl("/proc/self/exe", "dsecd", "serve", "--config", file, "--state", state,
+          static_cast<char*>(nullptr));
   ::_exit(127);
 }
 
@@ -56,7 +58,7 @@ base::result<own_daemon> own_daemon::start(const base::config& c, const std::fil
   DSEC_TRY(const auto to, sys::open_at(AT_FDCWD, log, O_WRONLY | O_CREAT | O_APPEND, 0600));
   const pid_t pid = ::fork();
   if (pid < 0) return fail_errno("fork");
-  if (pid == 0) become_daemon(file.c_str(), to.get());
+  if (pid == 0) become_daemon(file.c_str(), c.state.c_str(), to.get());
   own_daemon made(pid);
   const auto until = sys::after(start_patience);
   std::error_code bad;
