@@ -106,7 +106,9 @@ def test_following_shows_what_happens_as_it_happens_and_goes_on_with_the_next_da
             assert eventually(lambda: of_sandboxes() == ["sandbox.created", "sandbox.running"], 5)
             own.restart()
             assert eventually(lambda: starts() == 2 * nodes, 30)
-        assert eventually(lambda: of_sandboxes()[2:] == ["sandbox.stopped"], 5)
+        assert eventually(lambda: of_sandboxes()[-1] == "sandbox.stopped", 5)
+        # The first dsecd may have been killed before it had written down that the sandbox ran.
+        assert of_sandboxes()[2:-1] in ([], ["sandbox.running"])
         assert {e["sandbox_id"] for e in seen if e["sandbox_id"]} == {sandbox.id}
     finally:
         process.terminate()
