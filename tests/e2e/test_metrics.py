@@ -70,7 +70,7 @@ def test_a_launcher_that_dies_is_counted_and_phases_survive_the_next_daemon(own)
     assert eventually(lambda: value(fetch(own), "dsec_launcher_restarts_total") == 1)
     assert eventually(lambda: own.launcher != 0)
     own.restart()
-    assert value(fetch(own), "dsec_sandboxes", phase="running") == 1
+    assert eventually(lambda: value(fetch(own), "dsec_sandboxes", phase="running") == 1)
     sandbox.stop()
     assert value(fetch(own), "dsec_sandboxes", phase="stopped") == 1
 
