@@ -548,6 +548,16 @@ async def until(condition: Callable[[], object], seconds: float = 20) -> None:
         await asyncio.sleep(0.005)
 
 
+def eventually(condition: Callable[[], object], seconds: float = 20) -> bool:
+    """Whether it comes about in time, for those who do not run on a loop."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.01)
+    return True
+
+
 def pattern(size: int) -> bytes:
     """Bytes of which every piece betrays its place."""
     return b"".join(b"%09d\n" % i for i in range(size // 10 + 1))[:size]

@@ -9,11 +9,10 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
-from fake_server import FakeServer, pattern
+from fake_server import FakeServer, eventually, pattern
 from libdsec import Sandbox, cli
 
 
@@ -246,9 +245,7 @@ def start(*arguments: str, **options) -> subprocess.Popen:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_removes_the_sandbox(server, number):
     process = start("run", "tiny:1", "--", "hang")
-    deadline = time.monotonic() + 20
-    while not server.starts and time.monotonic() < deadline:
-        time.sleep(0.01)
+    assert eventually(lambda: server.starts)
     process.send_signal(number)
     _, err = process.communicate(timeout=20)
     assert process.returncode == 130
@@ -260,9 +257,7 @@ def test_a_signal_removes_the_sandbox(server, number):
 def test_a_signal_while_the_sandbox_is_being_made_leaves_none(server, number):
     server.create_delay = 30
     process = start("run", "tiny:1", "--", "true")
-    deadline = time.monotonic() + 20
-    while "createSandbox" not in server.requests and time.monotonic() < deadline:
-        time.sleep(0.01)
+    assert eventually(lambda: "createSandbox" in server.requests)
     process.send_signal(number)
     _, err = process.communicate(timeout=20)
     assert (process.returncode, err) == (130, "")

@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from fake_server import KEY, FakeServer, fill_error, pattern, until
+from fake_server import KEY, FakeServer, eventually, fill_error, pattern, until
 from libdsec import (
     AsyncSandbox,
     ConflictError,
@@ -511,10 +511,7 @@ def test_the_end_of_the_event_loop_closes_what_was_left_open(server: FakeServer)
         assert server.connections == 2
 
     asyncio.run(main())
-    deadline = time.monotonic() + 5
-    while server._open and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert not server._open
+    assert eventually(lambda: not server._open, 5)
 
 
 def test_the_same_key_gives_the_same_sandbox_and_another_body_conflicts(server: FakeServer):

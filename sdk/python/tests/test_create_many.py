@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from fake_server import FakeServer, until
+from fake_server import FakeServer, eventually, until
 from libdsec import (
     AsyncSandbox,
     CapacityError,
@@ -196,9 +196,7 @@ def test_ctrl_c_leaves_nothing(server: FakeServer):
     server.create_delay = 0.1
 
     def interrupt() -> None:
-        deadline = time.monotonic() + 20
-        while server.creates < 50 and time.monotonic() < deadline:
-            time.sleep(0.005)
+        eventually(lambda: server.creates >= 50)
         signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
 
     threading.Thread(target=interrupt).start()

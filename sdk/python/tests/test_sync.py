@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from fake_server import FakeServer, pattern
+from fake_server import FakeServer, eventually, pattern
 from libdsec import (
     AsyncCommand,
     AsyncCommands,
@@ -139,10 +139,7 @@ def test_a_forked_child_does_not_hold_its_parents_connection_open(server: FakeSe
             os._exit(0)
         try:
             loop_thread.close()
-            deadline = time.monotonic() + 10
-            while server._open and time.monotonic() < deadline:
-                time.sleep(0.01)
-            assert not server._open
+            assert eventually(lambda: not server._open, 10)
         finally:
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
@@ -178,18 +175,14 @@ def test_ctrl_c_kills_the_command(server: FakeServer):
     with Sandbox.create("tiny:1") as sb:
 
         def interrupt() -> None:
-            deadline = time.monotonic() + 20
-            while not server.starts and time.monotonic() < deadline:
-                time.sleep(0.01)
+            eventually(lambda: server.starts)
             signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
 
         threading.Thread(target=interrupt).start()
         with pytest.raises(KeyboardInterrupt):
             sb.commands.run("hang", timeout=60)
         command = sb.commands.get(server.starts[0])
-        deadline = time.monotonic() + 10
-        while command.poll() and time.monotonic() < deadline:
-            time.sleep(0.01)
+        assert eventually(lambda: not command.poll(), 10)
         assert command.state.exit_code == 137
 
 
@@ -205,9 +198,7 @@ def test_closing_the_loop_ends_what_waits_on_other_threads(server: FakeServer):
     sb = Sandbox.create("tiny:1")
     with ThreadPoolExecutor(4) as threads:
         waiting = [threads.submit(sb.commands.run, "hang", timeout=60) for _ in range(4)]
-        deadline = time.monotonic() + 20
-        while len(server.starts) < 4 and time.monotonic() < deadline:
-            time.sleep(0.01)
+        assert eventually(lambda: len(server.starts) == 4)
         loop_thread.close()
         for call in waiting:
             with pytest.raises(RequestCancelledError):
