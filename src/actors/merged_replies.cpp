@@ -32,6 +32,21 @@ unsigned fitting(const Readers& all) {
   return n;
 }
 
+/// As many of the list as fit; `make` begins a list of n in the body of the reply.
+template <class Reader, class Make>
+proto::frame list_of(std::uint64_t id, const std::vector<Reader>& all, bool truncated,
+                     std::vector<std::string> silent, Make&& make) {
+  capnp::MallocMessageBuilder message;
+  auto reply = message.initRoot<proto::Reply>();
+  reply.setId(id);
+  const auto n = fitting(all);
+  auto list = make(reply.initBody(), n);
+  for (unsigned i = 0; i < n; ++i) list.setWithCaveats(i, all[i]);
+  reply.setTruncated(truncated || n < all.size());
+  say_silent(reply, std::move(silent));
+  return proto::frame::from_builder(message);
+}
+
 }  // namespace
 
 proto::frame merged_sandboxes(std::uint64_t id, const std::vector<edge_answer>& answers,
@@ -48,15 +63,8 @@ proto::frame merged_sandboxes(std::uint64_t id, const std::vector<edge_answer>& 
     };
     return rank(a) < rank(b);
   });
-  capnp::MallocMessageBuilder message;
-  auto reply = message.initRoot<proto::Reply>();
-  reply.setId(id);
-  const auto n = fitting(all);
-  auto list = reply.initBody().initSandboxes(n);
-  for (unsigned i = 0; i < n; ++i) list.setWithCaveats(i, all[i]);
-  reply.setTruncated(opened.truncated() || n < all.size());
-  say_silent(reply, std::move(silent));
-  return proto::frame::from_builder(message);
+  return list_of(id, all, opened.truncated(), std::move(silent),
+                 [](auto body, unsigned n) { return body.initSandboxes(n); });
 }
 
 proto::frame merged_nodes(std::uint64_t id, const std::vector<edge_answer>& answers,
@@ -70,15 +78,8 @@ proto::frame merged_nodes(std::uint64_t id, const std::vector<edge_answer>& answ
   std::vector<proto::Node::Reader> readers;
   readers.reserve(all.size());
   for (const auto& [edge, node] : all) readers.push_back(node);
-  capnp::MallocMessageBuilder message;
-  auto reply = message.initRoot<proto::Reply>();
-  reply.setId(id);
-  const auto n = fitting(readers);
-  auto list = reply.initBody().initNodes(n);
-  for (unsigned i = 0; i < n; ++i) list.setWithCaveats(i, readers[i]);
-  reply.setTruncated(n < readers.size());
-  say_silent(reply, std::move(silent));
-  return proto::frame::from_builder(message);
+  return list_of(id, readers, opened.truncated(), std::move(silent),
+                 [](auto body, unsigned n) { return body.initNodes(n); });
 }
 
 proto::frame merged_images(std::uint64_t id, const std::vector<edge_answer>& answers,
