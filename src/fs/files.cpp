@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/sha256.hpp"
+#include "base/write_all.hpp"
 
 namespace dsec::fs {
 namespace {
@@ -30,16 +31,6 @@ result<unique_fd> open_for_reading(const std::filesystem::path& file) {
   unique_fd fd(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
   if (!fd) return fail_errno("open " + file.string());
   return fd;
-}
-
-result<void> write_all(int fd, std::string_view bytes, const std::filesystem::path& name) {
-  while (!bytes.empty()) {
-    const auto n = ::write(fd, bytes.data(), bytes.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return fail_errno("write " + name.string());
-    bytes.remove_prefix(static_cast<std::size_t>(n));
-  }
-  return {};
 }
 
 // nftw(3) hands its callback no context.
@@ -123,7 +114,7 @@ result<void> write_file_power(const std::filesystem::path& target,
     unique_fd fd(
         ::open(scratch.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
     if (!fd) return fail_errno("make " + scratch.string());
-    DSEC_CHECK(write_all(fd.get(), bytes, scratch));
+    DSEC_CHECK(base::write_all(fd.get(), bytes, scratch.native()));
     if (::fsync(fd.get()) != 0) return fail_errno("fsync " + scratch.string());
   }
   if (::rename(scratch.c_str(), target.c_str()) != 0)

@@ -3,7 +3,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <cstddef>
 #include <span>
 #include <string>
@@ -11,6 +10,7 @@
 
 #include "base/subprocess.hpp"
 #include "base/unique_fd.hpp"
+#include "base/write_all.hpp"
 #include "fs/printable.hpp"
 
 extern "C" {
@@ -27,13 +27,8 @@ using base::result;
 result<base::unique_fd> program() {
   base::unique_fd fd(::memfd_create("dsec-unpack", MFD_CLOEXEC));
   if (!fd) return base::fail_errno("memfd_create");
-  std::span<const std::byte> left(dsec_unpack_image_begin, dsec_unpack_image_end);
-  while (!left.empty()) {
-    const auto n = ::write(fd.get(), left.data(), left.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return base::fail_errno("write the unpacking program");
-    left = left.subspan(static_cast<std::size_t>(n));
-  }
+  DSEC_CHECK(base::write_all(fd.get(), std::span(dsec_unpack_image_begin, dsec_unpack_image_end),
+                             "the unpacking program"));
   return fd;
 }
 

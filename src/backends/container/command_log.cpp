@@ -8,12 +8,14 @@
 #include <cerrno>
 #include <cstring>
 #include <optional>
+#include <span>
 #include <unordered_map>
 #include <utility>
 
 #include "backends/sys/file.hpp"
 #include "base/ids.hpp"
 #include "base/log.hpp"
+#include "base/write_all.hpp"
 
 namespace dsec::container {
 namespace {
@@ -138,17 +140,6 @@ command_log::command to_command(log_state::entry&& e) {
     c.known.end = std::get<backends::command_failed>(std::move(*e.end));
   }
   return c;
-}
-
-/// All of `bytes`, or an error after part of it.
-result<void> write_all(int fd, std::string_view bytes, const std::string& path) {
-  while (!bytes.empty()) {
-    const auto n = ::write(fd, bytes.data(), bytes.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return fail_errno("cannot write '" + path + "'");
-    bytes.remove_prefix(static_cast<std::size_t>(n));
-  }
-  return {};
 }
 
 /// The next `size` bytes, or what there is of them.
@@ -283,7 +274,7 @@ result<void> command_log::append_locked(std::string_view record) {
 
 /// Whole or not at all: what a full disk took in part is cut off again.
 result<void> command_log::write_locked(std::string_view bytes) {
-  auto written = write_all(file_.get(), bytes, directory_ / log_name);
+  auto written = base::write_all(file_.get(), bytes, (directory_ / log_name).native());
   if (written) {
     size_ += bytes.size();
     return {};
@@ -338,10 +329,10 @@ result<void> command_log::replace(const std::filesystem::path& next, std::string
                                   int old) {
   constexpr int flags = O_WRONLY | O_APPEND | O_CREAT | O_TRUNC | O_NOFOLLOW;
   DSEC_TRY(auto file, sys::open_at(AT_FDCWD, next, flags, 0600));
-  DSEC_CHECK(write_all(file.get(), kept, next));
+  DSEC_CHECK(base::write_all(file.get(), kept, next.native()));
   const std::scoped_lock lock(mutex_);
   DSEC_TRY(const auto added, sys::read_all(old, log_name));
-  DSEC_CHECK(write_all(file.get(), added, next));
+  DSEC_CHECK(base::write_all(file.get(), added, next.native()));
   if (::rename(next.c_str(), (directory_ / log_name).c_str()) != 0)
     return fail_errno("cannot replace a command log by '" + next.string() + "'");
   if (file_) file_ = std::move(file);
@@ -360,9 +351,7 @@ result<void> command_log::add_used(const std::vector<std::uint64_t>& hashes) con
       info.st_size / static_cast<off_t>(sizeof hashes[0]) * static_cast<off_t>(sizeof hashes[0]);
   if (::lseek(file.get(), end, SEEK_SET) < 0)
     return fail_errno("cannot seek in '" + path.string() + "'");
-  return write_all(file.get(),
-                   {reinterpret_cast<const char*>(hashes.data()), hashes.size() * sizeof hashes[0]},
-                   path);
+  return base::write_all(file.get(), std::as_bytes(std::span(hashes)), path.native());
 }
 
 void command_log::close() {

@@ -19,6 +19,7 @@
 #include "backends/sys/file.hpp"
 #include "backends/sys/mount.hpp"
 #include "backends/sys/waiting_child.hpp"
+#include "base/write_all.hpp"
 #include "cli/doctor/apart.hpp"
 #include "cli/doctor/capability.hpp"
 
@@ -39,8 +40,7 @@ result<path> write_image(const path& scratch) {
   auto image = scratch / "empty.erofs";
   DSEC_TRY(const auto file, sys::open_at(AT_FDCWD, image, O_WRONLY | O_CREAT | O_TRUNC, 0600));
   const auto bytes = container::empty_erofs_image();
-  if (::write(file.get(), bytes.data(), bytes.size()) != static_cast<ssize_t>(bytes.size()))
-    return fail_errno("cannot write '" + image.string() + "'");
+  DSEC_CHECK(base::write_all(file.get(), bytes, image.native()));
   return image;
 }
 

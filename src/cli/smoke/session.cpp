@@ -10,6 +10,7 @@
 #include "backends/sys/file.hpp"
 #include "base/embedded.hpp"
 #include "base/paths.hpp"
+#include "base/write_all.hpp"
 #include "fs/import.hpp"
 
 namespace dsec::cli::smoke {
@@ -17,7 +18,6 @@ namespace {
 
 using base::errc;
 using base::fail;
-using base::fail_errno;
 using base::result;
 
 constexpr const char* image = "smoke:1";
@@ -27,12 +27,7 @@ constexpr std::chrono::seconds stop_patience{90};
 
 result<void> write_program(const std::filesystem::path& file) {
   DSEC_TRY(const auto made, sys::open_at(AT_FDCWD, file, O_WRONLY | O_CREAT | O_TRUNC, 0755));
-  for (auto left = base::embedded_attack(); !left.empty();) {
-    const auto n = ::write(made.get(), left.data(), left.size());
-    if (n <= 0) return fail_errno("cannot write '" + file.string() + "'");
-    left = left.subspan(static_cast<std::size_t>(n));
-  }
-  return {};
+  return base::write_all(made.get(), base::embedded_attack(), file.native());
 }
 
 result<void> expect(bool right, const std::string& what) {
@@ -53,6 +48,12 @@ result<int> denials(const std::string& attack, const std::string& out, int exit_
 
 }  // namespace
 
+session::outcome session::outcome_of(proto::Command::Reader c) {
+  return {{reinterpret_cast<const char*>(c.getStdout().begin()), c.getStdout().size()},
+          c.getExitCode(),
+          c.getState() == proto::CommandState::ENDED};
+}
+
 result<std::string> session::make_image() {
   if (base::embedded_attack().empty())
     return fail(errc::unsupported, "this dsecd was built without its guest programs");
@@ -70,9 +71,7 @@ result<std::string> session::make_image() {
 result<void> session::start_daemon() {
   const auto file = directory / "smoke.toml";
   DSEC_TRY(const auto to, sys::open_at(AT_FDCWD, file, O_WRONLY | O_CREAT | O_TRUNC, 0600));
-  const auto text = base::dump_config(config);
-  if (::write(to.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()))
-    return fail_errno("cannot write '" + file.string() + "'");
+  DSEC_CHECK(base::write_all(to.get(), base::dump_config(config), file.native()));
   DSEC_TRY(daemon, own_daemon::start(config, file, directory / "dsecd.log"));
   const base::paths where(config.state);
   DSEC_TRY(auto url, sys::read_file(where.url()));
@@ -111,10 +110,7 @@ result<session::outcome> session::run(const std::string& id, const std::vector<s
              for (unsigned i = 0; i < argv.size(); ++i) words.set(i, argv[i].c_str());
              e.setWait(wait);
            }));
-  const auto c = answer.body().getCommand();
-  return outcome{{reinterpret_cast<const char*>(c.getStdout().begin()), c.getStdout().size()},
-                 c.getExitCode(),
-                 c.getState() == proto::CommandState::ENDED};
+  return outcome_of(answer.body().getCommand());
 }
 
 result<session::outcome> session::wait_for(const std::string& id) {
@@ -124,10 +120,7 @@ result<session::outcome> session::wait_for(const std::string& id) {
              c.setCommandId(id.c_str());
              c.setWaitMs(wait_ms);
            }));
-  const auto c = answer.body().getCommand();
-  return outcome{{reinterpret_cast<const char*>(c.getStdout().begin()), c.getStdout().size()},
-                 c.getExitCode(),
-                 c.getState() == proto::CommandState::ENDED};
+  return outcome_of(answer.body().getCommand());
 }
 
 result<std::string> session::exec() {

@@ -41,6 +41,7 @@ struct session {
     bool ended = false;
   };
 
+  static outcome outcome_of(proto::Command::Reader c);
   base::result<void> start_daemon();
   base::result<client::reply> call(const std::function<void(proto::Request::Builder)>& fill);
   base::result<outcome> run(const std::string& id, const std::vector<std::string>& argv,
