@@ -110,8 +110,8 @@ class sandbox_status {
 /// Who asked for a sandbox to be created, for as long as it may turn out that none of them is left.
 struct create_askers {
   struct asker {
-    std::shared_ptr<const caller> from;
-    std::uint64_t serial = 0;  // of the request on its connection
+    std::weak_ptr<const caller> from;  // its connection
+    std::uint64_t serial = 0;          // of the request on it
     std::optional<std::chrono::steady_clock::time_point> gone;
   };
   std::vector<asker> list;

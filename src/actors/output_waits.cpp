@@ -31,6 +31,13 @@ std::optional<output_wait> output_waits::take(std::uint64_t token) {
 void output_waits::park(output_wait w) {
   auto& list = parked_[key_of(w.of.command_id, w.of.which)];
   list.push_back(std::move(w));
+  ++parked_count_;
+}
+
+bool output_waits::has_room() {
+  if (size() < most) return true;
+  for (auto& w : take_parked([](const output_wait& x) { return x.who.gone(); })) w.who.abandon();
+  return size() < most;
 }
 
 std::uint64_t output_waits::watch(const output_range& of) const {
@@ -47,7 +54,9 @@ std::vector<output_wait> output_waits::grown(const std::string& command_id,
   const auto stream = key_of(command_id, which);
   watches_.erase(stream);
   auto found = parked_.extract(stream);
-  return found ? std::move(found.mapped()) : std::vector<output_wait>{};
+  if (!found) return {};
+  parked_count_ -= found.mapped().size();
+  return std::move(found.mapped());
 }
 
 std::vector<output_wait> output_waits::ended(const std::string& command_id) {
@@ -56,23 +65,34 @@ std::vector<output_wait> output_waits::ended(const std::string& command_id) {
   return all;
 }
 
-std::vector<output_wait> output_waits::late(time_point at) {
+template <class F>
+std::vector<output_wait> output_waits::take_parked(F&& is_it) {
   std::vector<output_wait> all;
   for (auto it = parked_.begin(); it != parked_.end();) {
     auto& list = it->second;
-    const auto rest = std::stable_partition(
-        list.begin(), list.end(), [&](const output_wait& w) { return w.who.deadline > at; });
+    const auto rest = std::stable_partition(list.begin(), list.end(),
+                                            [&](const output_wait& w) { return !is_it(w); });
     std::move(rest, list.end(), std::back_inserter(all));
     list.erase(rest, list.end());
     it = list.empty() ? parked_.erase(it) : std::next(it);
   }
+  parked_count_ -= all.size();
   return all;
+}
+
+std::vector<output_wait> output_waits::late(time_point at) {
+  return take_parked([at](const output_wait& w) { return w.who.deadline <= at; });
+}
+
+std::vector<output_wait> output_waits::to_look_at(time_point at) {
+  return take_parked([at](const output_wait& w) { return w.look_again && *w.look_again <= at; });
 }
 
 time_point output_waits::earliest() const {
   auto first = time_point::max();
   for (const auto& [stream, list] : parked_) {
-    for (const auto& w : list) first = std::min(first, w.who.deadline);
+    for (const auto& w : list)
+      first = std::min({first, w.who.deadline, w.look_again.value_or(time_point::max())});
   }
   return first;
 }

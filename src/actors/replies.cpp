@@ -183,9 +183,13 @@ proto::frame command_reply(std::uint64_t id, std::string_view sandbox_id, const 
   return build(id, [&](auto body) { put_command(body.initCommand(), sandbox_id, c, output); });
 }
 
-proto::frame without_output(const proto::frame& command) {
-  proto::frame out = command;
-  static_cast<void>(proto::view<proto::Reply>(command).read([&](proto::Reply::Reader reply) {
+proto::frame without_output(const proto::frame& answer) {
+  proto::frame out = answer;
+  static_cast<void>(proto::view<proto::Reply>(answer).read([&](proto::Reply::Reader reply) {
+    if (reply.getBody().isOutput() && reply.getBody().getOutput().getData().size() > 0) {
+      // Not the end, whatever comes after it.
+      out = output_reply(reply.getId(), {{}, reply.getBody().getOutput().getOffset()}, {});
+    }
     if (!reply.getBody().isCommand()) return;
     capnp::MallocMessageBuilder whole;
     whole.setRoot(reply);

@@ -44,8 +44,9 @@ struct command_output {
 };
 proto::frame command_reply(std::uint64_t id, std::string_view sandbox_id, const command& c,
                            const command_output& output = {});
-/// A command's reply without what came inline: all of it is left for readOutput.
-proto::frame without_output(const proto::frame& command);
+/// A command's reply without what came inline: all of it is left for readOutput. Of a reply to
+/// readOutput: that there is nothing yet.
+proto::frame without_output(const proto::frame& answer);
 proto::frame commands_reply(std::uint64_t id, std::string_view sandbox_id,
                             const std::vector<const command*>& list);
 

@@ -16,9 +16,6 @@ sandbox_state::~sandbox_state() {
   if (book) book->events.wake_with(nullptr);
   for (auto& w : create_waiters) w.abandon();
   for (auto& w : stop_waiters) w.abandon();
-  for (auto& [command_id, list] : command_waiters) {
-    for (auto& w : list) w.who.abandon();
-  }
   for (auto& [command_id, operation] : file_operations) {
     for (auto& w : operation.who) w.abandon();
   }
@@ -41,9 +38,16 @@ reply sandbox_state::refusal(const call& c, const base::error& why) const {
   return reply(error_reply(c.id, why, id()));
 }
 
+base::error sandbox_state::too_many_wait(std::size_t most, const char* what) const {
+  return {errc::capacity,
+          std::to_string(most) + " requests wait for " + what + " of sandbox '" + id() +
+              "', as many as may; try again when some of them were answered",
+          0};
+}
+
 waiter sandbox_state::make_waiter(const call& c) {
   deadlines.want(self, c.deadline);
-  return {self->make_response_promise<reply>(), c.id, c.deadline};
+  return {self->make_response_promise<reply>(), c.id, c.deadline, c.from};
 }
 
 sandbox_view sandbox_state::view() const {
@@ -180,7 +184,7 @@ void sandbox_state::on_inbox() {
 
 void sandbox_state::on_abandoned(const creates_abandoned& m) {
   for (auto& a : book->askers.list) {
-    if (m.names(a.from, a.serial)) a.gone = now();
+    if (m.names(a.from.lock(), a.serial)) a.gone = now();
   }
   if (const auto since = book->askers.all_gone()) deadlines.want(self, *since + abandon_grace);
 }
@@ -190,7 +194,7 @@ void sandbox_state::on_alarm(const alarm_rang& rang) {
   const auto at = now();
   end_if_abandoned(at);
   expire_lifecycle_waiters(at);
-  expire_command_waiters(at);
+  expire_command_waits(at);
   expire_output_waits(at);
   expire_file_operations(at);
   if (stop_again && *stop_again <= at) stop_instance(0);
@@ -198,13 +202,11 @@ void sandbox_state::on_alarm(const alarm_rang& rang) {
 }
 
 void sandbox_state::rearm() {
-  auto earliest = std::min(stop_again.value_or(time_point::max()), outputs.earliest());
+  auto earliest =
+      std::min({stop_again.value_or(time_point::max()), waits.earliest(), outputs.earliest()});
   const auto see = [&](const waiter& w) { earliest = std::min(earliest, w.deadline); };
   for (const auto& w : create_waiters) see(w);
   for (const auto& w : stop_waiters) see(w);
-  for (const auto& [command_id, list] : command_waiters) {
-    for (const auto& w : list) see(w.who);
-  }
   for (const auto& [command_id, operation] : file_operations) {
     for (const auto& w : operation.who) see(w);
   }

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "actors/alarm.hpp"
+#include "actors/command_waits.hpp"
 #include "actors/interfaces.hpp"
 #include "actors/output_waits.hpp"
 #include "actors/waiter.hpp"
@@ -50,13 +51,6 @@ using sandbox_self = sandbox_actor::extend<caf::reacts_to<inbox_filled>,   //
 struct sandbox_state {
   static constexpr const char* name = "sandbox";
 
-  struct command_waiter {
-    waiter who;
-    bool until_started = false;  // exec without wait: answered as soon as it runs
-    bool state_when_late =
-        false;  // getCommand: at `who.deadline` the state is the answer, not an error
-    std::uint32_t inline_limit = 0;
-  };
   struct file_operation {
     std::vector<waiter> who;
     backends::exec_spec spec;  // without data
@@ -69,8 +63,8 @@ struct sandbox_state {
 
   std::vector<waiter> create_waiters;
   std::vector<waiter> stop_waiters;
-  std::unordered_map<std::string, std::vector<command_waiter>> command_waiters;  // by command id
-  std::unordered_map<std::string, file_operation> file_operations;               // by command id
+  command_waits waits;
+  std::unordered_map<std::string, file_operation> file_operations;  // by command id
   output_waits outputs;
   answer_desk desk;
   std::string just_ended;  // the command whose end is being handled
@@ -102,6 +96,8 @@ struct sandbox_state {
   waiter make_waiter(const call& c);
   /// The answer to a request that need not wait.
   [[nodiscard]] reply refusal(const call& c, const base::error& why) const;
+  /// As many as may wait for commands, or for output, of this sandbox.
+  [[nodiscard]] base::error too_many_wait(std::size_t most, const char* what) const;
   /// Runs `job` on the copy pool; what it returns answers `w`.
   bool answer_from_pool(waiter w, std::function<proto::frame()> job);
   /// What the sandbox is, once that is written: who is told so relies on it, whatever becomes of
@@ -156,12 +152,12 @@ struct sandbox_state {
   caf::result<reply> on_get_command(const call& c, proto::CommandRef::Reader request);
   caf::result<reply> on_kill_command(const call& c, proto::CommandRef::Reader request);
   caf::result<reply> on_list_commands(const call& c);
-  caf::result<reply> join_command(const std::string& command_id, command_waiter w);
+  caf::result<reply> join_command(const std::string& command_id, command_wait w);
   void settle(const std::string& command_id);
-  void answer_command(command_waiter& w, const command& c);
-  void answer_late(command_waiter& w, const std::string& command_id);
+  void answer_command(command_wait& w, const command& c);
+  void answer_late(command_wait& w, const std::string& command_id);
   void after_end(const std::string& command_id);
-  void expire_command_waiters(time_point at);
+  void expire_command_waits(time_point at);
   /// The sandbox is over: so is what runs in it, though no event says so.
   void lose_commands();
   [[nodiscard]] base::error unknown_command(const std::string& command_id) const;
@@ -171,6 +167,7 @@ struct sandbox_state {
   void read_for(output_wait w);
   void on_output_read(const output_read& m);
   base::result<void> watch_output(const output_range& of);
+  void cannot_watch(output_wait w, const base::error& why);
   void apply(const output_grown& e);
   void wake_for_output(const std::string& command_id);
   void expire_output_waits(time_point at);

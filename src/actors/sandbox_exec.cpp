@@ -55,6 +55,7 @@ caf::result<reply> sandbox_state::on_exec(const call& c, proto::Exec::Reader req
   if (!parsed) return refusal(c, parsed.error());
   auto& spec = parsed->command;
   const auto command_id = spec.id;
+  if (!waits.has_room()) return refusal(c, too_many_wait(command_waits::most, "commands"));
   if (book->commands.find(command_id) == nullptr) {
     if (book->commands.used_up(command_id)) return refusal(c, unknown_command(command_id));
     if (phase() != base::phase::running) return refusal(c, why_not_running(book->record));
@@ -80,35 +81,20 @@ base::result<void> sandbox_state::hand_over(const call& c, backends::exec_spec s
 }
 
 /// The answer comes when there is what `w` waits for, perhaps at once.
-caf::result<reply> sandbox_state::join_command(const std::string& command_id, command_waiter w) {
+caf::result<reply> sandbox_state::join_command(const std::string& command_id, command_wait w) {
   auto promise = w.who.promise;
-  command_waiters[command_id].push_back(std::move(w));
+  waits.add(command_id, std::move(w));
   settle(command_id);
   return promise;
 }
 
 void sandbox_state::settle(const std::string& command_id) {
-  const auto found = command_waiters.find(command_id);
   const auto* c = book->commands.find(command_id);
-  if (found == command_waiters.end() || c == nullptr) return;
-  auto waiting = std::exchange(found->second, {});
-  std::vector<command_waiter> still;
-  for (auto& w : waiting) {
-    const bool ready = c->over() || (w.until_started && c->now == command::state::running);
-    if (ready) {
-      answer_command(w, *c);
-    } else {
-      still.push_back(std::move(w));
-    }
-  }
-  if (still.empty()) {
-    command_waiters.erase(found);
-  } else {
-    found->second = std::move(still);
-  }
+  if (c == nullptr) return;
+  for (auto& w : waits.ready(*c)) answer_command(w, *c);
 }
 
-void sandbox_state::answer_command(command_waiter& w, const command& c) {
+void sandbox_state::answer_command(command_wait& w, const command& c) {
   if (c.now == command::state::refused || c.now == command::state::lost)
     return w.who.refuse(c.why, c.id);
   if (c.now != command::state::ended) return w.who.answer(command_reply(w.who.id, id(), c));
@@ -217,7 +203,8 @@ caf::result<reply> sandbox_state::on_get_command(const call& c, proto::CommandRe
   const auto limit = inline_limit(request.getInlineLimit());
   const bool has_result = known->over() && known->now != command::state::lost;
   if (!has_result && request.getWaitMs() == 0) return reply(command_reply(c.id, id(), *known));
-  command_waiter w{make_waiter(c), false, true, limit};
+  if (!waits.has_room()) return refusal(c, too_many_wait(command_waits::most, "commands"));
+  command_wait w{make_waiter(c), false, true, limit};
   w.who.deadline = std::min(w.who.deadline, now() + std::chrono::milliseconds(request.getWaitMs()));
   deadlines.want(self, w.who.deadline);
   return join_command(command_id, std::move(w));
@@ -235,6 +222,8 @@ caf::result<reply> sandbox_state::on_kill_command(const call& c,
     if (!ok && ok.error().code != errc::not_found) return refusal(c, ok.error());
     if (!ok) book->commands.want_kill(command_id);  // still on its way to the instance
   }
+  // Not refused for want of room: who waits for too much can still end it.
+  static_cast<void>(waits.has_room());
   return join_command(command_id,
                       {make_waiter(c), false, false, inline_limit(request.getInlineLimit())});
 }
@@ -243,7 +232,7 @@ caf::result<reply> sandbox_state::on_list_commands(const call& c) {
   return reply(commands_reply(c.id, id(), book->commands.all()));
 }
 
-void sandbox_state::answer_late(command_waiter& w, const std::string& command_id) {
+void sandbox_state::answer_late(command_wait& w, const std::string& command_id) {
   const auto* c = book->commands.find(command_id);
   if (w.state_when_late && c != nullptr) return answer_command(w, *c);
   w.who.refuse(
@@ -251,16 +240,8 @@ void sandbox_state::answer_late(command_waiter& w, const std::string& command_id
       command_id);
 }
 
-void sandbox_state::expire_command_waiters(time_point at) {
-  for (auto it = command_waiters.begin(); it != command_waiters.end();) {
-    const auto& command_id = it->first;
-    const auto late = [&](const command_waiter& w) { return w.who.deadline <= at; };
-    for (auto& w : it->second) {
-      if (late(w)) answer_late(w, command_id);
-    }
-    std::erase_if(it->second, late);
-    it = it->second.empty() ? command_waiters.erase(it) : std::next(it);
-  }
+void sandbox_state::expire_command_waits(time_point at) {
+  for (auto& [command_id, w] : waits.late(at)) answer_late(w, command_id);
 }
 
 void sandbox_state::lose_commands() {

@@ -1,6 +1,7 @@
 // Output of commands, piece by piece, from their spools; read on the copy pool. With waitMs a
 // request is answered when there is something at its offset: the spool is read, then watched and
-// read once more, so that nothing can have come in between, then it waits for the watch.
+// read once more, so that nothing can have come in between, then it waits for the watch. Where the
+// host has no more watches it is read again every second.
 #include <algorithm>
 #include <caf/send.hpp>
 #include <memory>
@@ -17,6 +18,8 @@
 namespace dsec::actors {
 namespace {
 
+constexpr std::chrono::seconds look_pause{1};
+
 /// What a command has written, as far as it is known.
 struct known_output {
   std::optional<std::uint64_t> total;  // it has ended
@@ -31,6 +34,14 @@ known_output known_of(const command& c, backends::stream which) {
   if (c.over() && !out.lost)
     out.total = which == backends::stream::err ? c.exit.stderr_total : c.exit.stdout_total;
   return out;
+}
+
+/// Nothing is promised for what waits, since nobody knows when it comes and how many at once: so
+/// it is a small piece.
+std::uint64_t longest_piece(proto::ReadOutput::Reader request) {
+  const auto most =
+      request.getWaitMs() == 0 ? proto::max_output_bytes : proto::max_waited_output_bytes;
+  return std::min<std::uint64_t>(request.getLength(), most);
 }
 
 /// The answer where there is nothing to be read.
@@ -65,10 +76,12 @@ read_answer read_range(backends::instance& instance, const output_range& of, std
 caf::result<reply> sandbox_state::on_read_output(const call& c, proto::ReadOutput::Reader request) {
   auto command_id = text(request.getCommandId(), "commandId");
   if (!command_id) return refusal(c, command_id.error());
+  if (request.getWaitMs() != 0 && !outputs.has_room())
+    return refusal(c, too_many_wait(output_waits::most, "output"));
   output_wait w{
       make_waiter(c),
       {*std::move(command_id), request.getStderr() ? backends::stream::err : backends::stream::out,
-       request.getOffset(), std::min<std::uint64_t>(request.getLength(), proto::max_output_bytes)},
+       request.getOffset(), longest_piece(request)},
       0};
   // Without a wait its time is over once it was read for.
   w.who.deadline = std::min(w.who.deadline, now() + std::chrono::milliseconds(request.getWaitMs()));
@@ -78,6 +91,7 @@ caf::result<reply> sandbox_state::on_read_output(const call& c, proto::ReadOutpu
 }
 
 void sandbox_state::read_for(output_wait w) {
+  if (w.who.gone()) return w.who.abandon();
   const auto* command = book->commands.find(w.of.command_id);
   if (command == nullptr) return w.who.refuse(unknown_command(w.of.command_id), id());
   const auto known = known_of(*command, w.of.which);
@@ -110,10 +124,18 @@ void sandbox_state::on_output_read(const output_read& m) {
     return outputs.park(*std::move(w));
   }
   if (watch == 0) {
-    if (auto ok = watch_output(w->of); !ok) return w->who.refuse(ok.error(), w->of.command_id);
+    if (auto ok = watch_output(w->of); !ok) return cannot_watch(*std::move(w), ok.error());
   }
   w->watch = outputs.watch(w->of);
   read_for(*std::move(w));
+}
+
+/// Watches are the host's, for all sandboxes: where there are no more it is looked at now and then.
+void sandbox_state::cannot_watch(output_wait w, const base::error& why) {
+  if (why.code != base::errc::capacity) return w.who.refuse(why, w.of.command_id);
+  w.look_again = now() + look_pause;
+  deadlines.want(self, std::min(*w.look_again, w.who.deadline));
+  outputs.park(std::move(w));
 }
 
 base::result<void> sandbox_state::watch_output(const output_range& of) {
@@ -136,6 +158,10 @@ void sandbox_state::wake_for_output(const std::string& command_id) {
 
 void sandbox_state::expire_output_waits(time_point at) {
   for (auto& w : outputs.late(at)) w.who.answer(output_reply(w.who.id, {{}, w.of.offset}, {}));
+  for (auto& w : outputs.to_look_at(at)) {
+    w.look_again.reset();
+    read_for(std::move(w));
+  }
 }
 
 }  // namespace dsec::actors

@@ -66,11 +66,15 @@ std::uint32_t stream::next_length() const {
 base::result<stream*> stream_table::open(proto::OpenStream::Reader asked) {
   const auto id = asked.getStreamId();
   if (open_.contains(id)) return fail(errc::already_exists, named(id) + " is open already");
-  // Streams that have ended count for what they have on its way, or a client that reads nothing
-  // could have any number of them.
-  if (open_.size() >= proto::max_streams || last_pieces_.size() >= proto::max_streams) {
-    return fail(errc::capacity, "a connection has at most " + std::to_string(proto::max_streams) +
-                                    " streams; close one or open another connection");
+  // Streams that have ended count for what they have on its way, or a client that reads nothing, or
+  // closes what it has opened, could have any number of them.
+  const auto ended = last_pieces_.size() + unanswered_.size();
+  if (open_.size() >= proto::max_streams || last_pieces_.size() >= proto::max_streams ||
+      open_.size() + ended >= 2 * proto::max_streams) {
+    return fail(errc::capacity,
+                "a connection has at most " + std::to_string(proto::max_streams) +
+                    " streams, and as many that have ended a moment ago; close one, read what "
+                    "comes, or open another connection");
   }
   DSEC_CHECK(check_credit(id, 0, asked.getCredit()));
   DSEC_TRY(auto s, described(asked.getSource()));
@@ -106,8 +110,16 @@ stream* stream_table::find(std::uint64_t id, std::uint64_t serial) {
   return it == open_.end() || it->second.serial != serial ? nullptr : &it->second;
 }
 
+stream* stream_table::answered(std::uint64_t id, std::uint64_t serial) {
+  unanswered_.erase(serial);
+  auto* s = find(id, serial);
+  if (s != nullptr) s->asking = false;
+  return s;
+}
+
 void stream_table::end(const stream& s) {
   if (s.sending) last_pieces_.insert(s.serial);
+  if (s.asking) unanswered_.insert(s.serial);
   const auto id = s.id;  // `s` may be what is erased
   open_.erase(id);
 }

@@ -51,7 +51,9 @@ class stream_table {
 
   /// nullptr when it was closed, also if its id was used again.
   stream* find(std::uint64_t id, std::uint64_t serial);
-  /// It has nothing more to send; its last piece may still be on its way.
+  /// What was asked for it is answered: the stream, if it is still open.
+  stream* answered(std::uint64_t id, std::uint64_t serial);
+  /// It has nothing more to send; its last piece, or an answer, may still be on its way.
   void end(const stream& s);
   /// A piece was written: the stream that may go on, if it is still open.
   stream* written(std::uint64_t id, std::uint64_t serial);
@@ -62,7 +64,8 @@ class stream_table {
   base::result<stream*> known(std::uint64_t id);
 
   std::unordered_map<std::uint64_t, stream> open_;
-  std::unordered_set<std::uint64_t> last_pieces_;  // serials of ended ones that are not written yet
+  // Of ended ones, by serial: what is not written yet, and who is still asked.
+  std::unordered_set<std::uint64_t> last_pieces_, unanswered_;
   std::uint64_t last_serial_ = 0;
 };
 

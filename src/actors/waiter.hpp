@@ -22,6 +22,10 @@ struct waiter {
   reply_promise promise;
   std::uint64_t id = 0;  // of the request
   time_point deadline;
+  std::weak_ptr<const caller> from{};
+
+  /// The connection that asked: nobody will hear the answer.
+  [[nodiscard]] bool gone() const { return from.expired(); }
 
   void answer(proto::frame f) { promise.deliver(reply(std::move(f))); }
   void refuse(const base::error& why, std::string_view object = {}) {

@@ -63,7 +63,8 @@ base::result<std::string> addressee(proto::Request::Reader request) {
 }
 
 /// What the reply to a request may weigh at most; 0 for those that are never large. Output that
-/// comes inline with a command is not counted: it is cut off when there is no room for it.
+/// comes inline with a command, or was waited for, is not counted: it is left out when there is no
+/// room for it.
 std::size_t promise_of(body::Reader request) {
   constexpr std::size_t envelope = 4096;
   const auto data = [](std::uint32_t asked, std::size_t most) {
@@ -73,6 +74,7 @@ std::size_t promise_of(body::Reader request) {
     case body::READ_FILE:
       return data(request.getReadFile().getLength(), proto::max_data_bytes);
     case body::READ_OUTPUT:
+      if (request.getReadOutput().getWaitMs() != 0) return 0;
       return data(request.getReadOutput().getLength(), proto::max_output_bytes);
     case body::LIST_SANDBOXES:
     case body::LIST_COMMANDS:
@@ -173,7 +175,6 @@ void ws_conn_state::accept(std::uint64_t id, proto::Request::Reader request,
                  m.as ? m.as->trace : trace_of(request, serial), serial, most_bytes},
             false,
             most_bytes,
-            false,
             which,
             now};
   if (m.as && m.as->admit) p.request.admit_by = now + *m.as->admit;
@@ -195,53 +196,21 @@ std::string ws_conn_state::own_trace(std::uint64_t serial) {
 }
 
 bool ws_conn_state::room_for(std::size_t bytes) {
-  if (promised + bytes > proto::max_promised_bytes) return false;
-  return args.session->queued_at_most(proto::max_promised_bytes - promised - bytes);
+  if (large.promised() + bytes > proto::max_promised_bytes) return false;
+  return args.session->queued_at_most(proto::max_promised_bytes - large.promised() - bytes);
 }
 
 void ws_conn_state::hold_or_route(pending& p) {
   if (p.promised == 0) return route(p);
-  p.held = true;
-  held.emplace_back(p.request.id, p.serial);
+  large.hold({p.request.id, p.serial, p.sandbox_id, p.promised, p.request.deadline});
   let_go_held();
 }
 
 void ws_conn_state::let_go_held() {
-  const auto now = self->clock().now();
-  for (auto it = held.begin(); it != held.end();) {
-    auto* p = waiting(it->first, it->second);
-    // What is late by now is answered by on_alarm and costs nobody else anything.
-    if (p != nullptr && (p->request.deadline <= now || has_its_share(*p))) {
-      ++it;
-      continue;
-    }
-    // One that is large is not overtaken by small ones for ever.
-    if (p != nullptr && !room_for(p->promised)) return;
-    it = held.erase(it);
-    if (p == nullptr) continue;  // its deadline passed
-    p->held = false;
-    promise(*p);
-    route(*p);
+  const auto has_room = [this](std::size_t bytes) { return room_for(bytes); };
+  while (const auto r = large.next(self->clock().now(), has_room)) {
+    if (auto* p = waiting(r->id, r->serial)) route(*p);
   }
-}
-
-/// A sandbox can keep its helpers from ever answering: its own requests wait for that, not those
-/// about others.
-bool ws_conn_state::has_its_share(const pending& p) const {
-  const auto it = promises_to.find(p.sandbox_id);
-  return it != promises_to.end() && it->second >= most_promises;
-}
-
-void ws_conn_state::promise(const pending& p) {
-  promised += p.promised;
-  if (!p.sandbox_id.empty()) ++promises_to[p.sandbox_id];
-}
-
-void ws_conn_state::take_back_promise(const pending& p) {
-  if (p.promised == 0 || p.held) return;
-  promised -= p.promised;
-  const auto it = promises_to.find(p.sandbox_id);
-  if (it != promises_to.end() && --it->second == 0) promises_to.erase(it);
 }
 
 /// Nobody waits for them on this connection any more.
@@ -350,9 +319,12 @@ void ws_conn_state::finish(std::uint64_t id, std::uint64_t serial, const proto::
   const auto* p = waiting(id, serial);
   if (p == nullptr) return;
   const auto bytes = answer.bytes().size();
-  take_back_promise(*p);
+  large.end(serial);
   note_answer(*p, answer);
-  const bool cut = p->promised == 0 && bytes > large_reply && !room_for(bytes);
+  // Any number of those who wait for output may get it at once.
+  const bool may_be_cut =
+      p->promised == 0 && (bytes > large_reply || p->which == body::READ_OUTPUT);
+  const bool cut = may_be_cut && !room_for(bytes);
   in_flight.erase(id);
   send(cut ? without_output(answer) : answer);
   let_go_held();

@@ -2,12 +2,14 @@
 // the answer to the socket side unchanged. Requests about a sandbox go straight to its actor once
 // the gateway has named it. At most proto::max_in_flight requests are read before one is answered
 // (the session reads a frame per credit). Requests whose replies may be large wait here while what
-// is queued and promised is more than proto::max_promised_bytes, or while their sandbox owes
-// most_promises already; a client that reads slowly or asks for much at once is thus slowed down
-// and nothing else. Every request is answered: by its addressee, or here with deadline_exceeded
-// when its deadline passes. When the client goes, answers still due are dropped and what was
-// started goes on; only creates that were not answered are told to the edge, which withdraws them
-// in a while. The lease that the client named in hello is held for as long as this actor lives.
+// is queued and promised is more than proto::max_promised_bytes (large_requests.hpp); a client that
+// reads slowly or asks for much at once is thus slowed down and nothing else. Output that a request
+// waits for is promised to nobody: when it comes and there is no room for it, the answer is that
+// there is nothing yet, and the client asks again. Every request is answered: by its addressee, or
+// here with deadline_exceeded when its deadline passes. When the client goes, answers still due are
+// dropped and what was started goes on; only creates that were not answered are told to the edge,
+// which withdraws them in a while. The lease that the client named in hello is held for as long as
+// this actor lives.
 //
 // ws_conn.cpp          requests and answers
 // ws_conn_hello.cpp    who the client is
@@ -17,7 +19,6 @@
 #include <caf/typed_event_based_actor.hpp>
 #include <chrono>
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <string>
 #include <unordered_map>
@@ -25,6 +26,7 @@
 
 #include "actors/alarm.hpp"
 #include "actors/interfaces.hpp"
+#include "actors/large_requests.hpp"
 #include "actors/lease_table.hpp"
 #include "actors/node_metrics.hpp"
 #include "actors/stream_table.hpp"
@@ -67,9 +69,6 @@ struct ws_conn_state {
   /// Bytes of a client's trace id and name that are logged.
   static constexpr std::size_t longest_trace = 128;
 
-  /// Large replies that one sandbox may owe at a time.
-  static constexpr std::size_t most_promises = 2;
-
   struct pending {
     std::uint64_t serial = 0;  // a client may use an id again once it is answered
     time_point deadline;       // of the client: when it is answered from here
@@ -77,7 +76,6 @@ struct ws_conn_state {
     call request;
     bool asked_again = false;
     std::size_t promised = 0;  // bytes its reply may have; 0 = never many
-    bool held = false;         // not handed on yet
     proto::Request::Body::Which which = proto::Request::Body::UNSET;
     time_point began;
   };
@@ -89,9 +87,7 @@ struct ws_conn_state {
   bool closing = false;
   std::unordered_map<std::uint64_t, pending> in_flight;  // by request id
   std::unordered_map<std::string, callee> known;
-  std::deque<std::pair<std::uint64_t, std::uint64_t>> held;  // ids and serials, see hold_or_route
-  std::size_t promised = 0;                                  // of all in flight
-  std::unordered_map<std::string, std::size_t> promises_to;  // how many, by sandbox
+  large_requests large;
   std::uint64_t last_serial = 0;
   std::string own_traces;  // how the trace ids begin that are made here
   stream_table streams;
@@ -120,9 +116,6 @@ struct ws_conn_state {
   std::string own_trace(std::uint64_t serial);
   std::string trace_of(proto::Request::Reader request, std::uint64_t serial);
   bool room_for(std::size_t bytes);
-  [[nodiscard]] bool has_its_share(const pending& p) const;
-  void promise(const pending& p);
-  void take_back_promise(const pending& p);
   void route(pending& p);
   void ask_gateway(pending& p);
   void find(const pending& p);
@@ -145,12 +138,12 @@ struct ws_conn_state {
   bool answer_about_stream(std::uint64_t id, proto::Request::Body::Reader body);
   void answer_about(std::uint64_t id, const base::result<stream*>& s);
   void go_on(stream& s);
-  void ask_for_piece(std::uint64_t id, std::uint64_t serial, const callee& who);
-  void find_source(const stream& s);
+  void ask_for_piece(stream& s, const callee& who);
+  void find_source(stream& s);
   void on_piece(std::uint64_t id, std::uint64_t serial, const proto::frame& reply);
   void on_source_down(std::uint64_t id, std::uint64_t serial);
   void send_piece(stream& s, const proto::frame& f);
-  void fail_stream(std::uint64_t id, std::uint64_t serial, const base::error& why);
+  void fail_stream(const stream& s, const base::error& why);
   void fail_streams(const base::error& why);
 };
 

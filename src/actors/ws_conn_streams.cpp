@@ -67,61 +67,62 @@ void ws_conn_state::answer_about(std::uint64_t id, const base::result<stream*>& 
 
 void ws_conn_state::go_on(stream& s) {
   if (!s.may_ask() || closing) return;
-  s.asking = true;
   const auto it = known.find(s.sandbox_id);
   if (it == known.end()) return find_source(s);
-  ask_for_piece(s.id, s.serial, it->second);
+  ask_for_piece(s, it->second);
 }
 
-void ws_conn_state::find_source(const stream& s) {
+void ws_conn_state::find_source(stream& s) {
+  s.asking = true;
   self->request(args.node.gateway, caf::infinite, find_sandbox{args.from, s.sandbox_id})
       .then(
           [this, id = s.id, serial = s.serial](const found_sandbox& found) {
-            const auto* still = streams.find(id, serial);
+            auto* still = streams.answered(id, serial);
             if (still == nullptr) return;
-            if (!found.who) return fail_stream(id, serial, found.why);
+            if (!found.who) return fail_stream(*still, found.why);
             if (known.size() >= max_known) known.clear();
             known.insert_or_assign(still->sandbox_id, found.who);
-            ask_for_piece(id, serial, found.who);
+            ask_for_piece(*still, found.who);
           },
           [this, id = s.id, serial = s.serial](caf::error&) {
-            fail_stream(id, serial,
-                        {errc::unavailable, "this part of dsecd is restarting; try again", 0});
+            if (const auto* still = streams.answered(id, serial)) {
+              fail_stream(*still,
+                          {errc::unavailable, "this part of dsecd is restarting; try again", 0});
+            }
           });
 }
 
-void ws_conn_state::ask_for_piece(std::uint64_t id, std::uint64_t serial, const callee& who) {
-  const auto* s = streams.find(id, serial);
-  if (s == nullptr) return;
+void ws_conn_state::ask_for_piece(stream& s, const callee& who) {
+  s.asking = true;
   const auto request_serial = ++last_serial;
   const call ask{args.from,
-                 id,
+                 s.id,
                  self->clock().now() + longest_read,
-                 msg<proto::Request>(piece_request(*s, wait_for_output)),
+                 msg<proto::Request>(piece_request(s, wait_for_output)),
                  own_trace(request_serial),
                  request_serial};
   self->request(who, caf::infinite, ask)
-      .then([this, id, serial](const reply& r) { on_piece(id, serial, r.frame()); },
-            [this, id, serial](caf::error&) { on_source_down(id, serial); });
+      .then(
+          [this, id = s.id, serial = s.serial](const reply& r) { on_piece(id, serial, r.frame()); },
+          [this, id = s.id, serial = s.serial](caf::error&) { on_source_down(id, serial); });
 }
 
 /// The actor died; the next one answers for the same sandbox.
 void ws_conn_state::on_source_down(std::uint64_t id, std::uint64_t serial) {
-  auto* s = streams.find(id, serial);
+  auto* s = streams.answered(id, serial);
   if (s == nullptr) return;
   known.erase(s->sandbox_id);
   if (++s->losses < most_losses) return find_source(*s);
-  fail_stream(id, serial,
+  fail_stream(*s,
               {errc::unavailable, "sandbox '" + s->sandbox_id + "' is being taken up again", 0});
 }
 
 void ws_conn_state::on_piece(std::uint64_t id, std::uint64_t serial, const proto::frame& reply) {
-  auto* s = streams.find(id, serial);
+  auto* s = streams.answered(id, serial);
   if (s == nullptr || closing) return;
-  s->asking = false;
   s->losses = 0;
   const auto piece = read_piece(*s, reply);
-  if (!piece) return fail_stream(id, serial, piece.error());
+  if (!piece) return fail_stream(*s, piece.error());
   if (piece->failed) {
     write(stream_failed(*s, piece->reply));
     return streams.end(*s);
@@ -143,11 +144,9 @@ void ws_conn_state::on_written(const piece_written& m) {
   if (auto* s = streams.written(m.stream_id, m.serial)) go_on(*s);
 }
 
-void ws_conn_state::fail_stream(std::uint64_t id, std::uint64_t serial, const base::error& why) {
-  const auto* s = streams.find(id, serial);
-  if (s == nullptr) return;
-  write(stream_failed(*s, error_reply(0, why, s->sandbox_id)));
-  streams.end(*s);
+void ws_conn_state::fail_stream(const stream& s, const base::error& why) {
+  write(stream_failed(s, error_reply(0, why, s.sandbox_id)));
+  streams.end(s);
 }
 
 void ws_conn_state::fail_streams(const base::error& why) {

@@ -216,7 +216,8 @@ struct ReadOutput {
   stderr @2 :Bool;              # false: stdout
   offset @3 :UInt64;            # in the command's output, counted from 0
   length @4 :UInt32;            # at most; bounded by the message limit
-  waitMs @5 :UInt32;            # wait up to so long until there is something at offset, or the command has ended
+  waitMs @5 :UInt32;            # wait up to so long until there is something at offset, or the command has ended; then at
+                                # most 128 KiB come
 }
 
 struct Output {

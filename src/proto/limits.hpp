@@ -21,6 +21,8 @@ inline constexpr std::size_t max_message_bytes = 16U << 20U;
 inline constexpr std::size_t max_data_bytes = 8U << 20U;
 /// Output in one reply to readOutput, bytes, however much is asked for.
 inline constexpr std::size_t max_output_bytes = 4U << 20U;
+/// The same when the request waits for it (waitMs).
+inline constexpr std::size_t max_waited_output_bytes = 128U << 10U;
 /// Segments in one Cap'n Proto message.
 inline constexpr std::size_t max_segments = 64;
 /// Words a reader may traverse of a message of `words`, so that neither shared sub-objects nor

@@ -6,83 +6,16 @@
 
 #include "node_fixture.hpp"
 #include "proto/limits.hpp"
+#include "stream_requests.hpp"
 
 using namespace dsec::test;
 using namespace std::chrono_literals;
+namespace actors = dsec::actors;
 namespace fake = dsec::fake;
 namespace proto = dsec::proto;
 namespace base = dsec::base;
 
 namespace {
-
-const auto with_streams = [](proto::Hello::Builder h) { h.initFeatures(1).set(0, "streams"); };
-
-/// One streamData.
-struct piece {
-  std::string data, end, code;
-  std::uint64_t offset = 0, total = 0;
-};
-
-std::vector<piece> pieces(const client& c, std::uint64_t stream) {
-  std::vector<piece> all;
-  for (const auto& f : c.session->sent) {
-    const auto read = proto::view<proto::Reply>(f).read([&](proto::Reply::Reader r) {
-      if (!r.getBody().isStreamData() || r.getBody().getStreamData().getStreamId() != stream)
-        return;
-      CHECK(r.getId() == 0);
-      const auto d = r.getBody().getStreamData();
-      const char* names[] = {"none", "complete", "failed"};
-      const auto bytes = d.getData();
-      all.push_back({std::string(reinterpret_cast<const char*>(bytes.begin()), bytes.size()),
-                     names[static_cast<int>(d.getEnd())], std::string(d.getError().getCode()),
-                     d.getOffset(), d.getTotal()});
-    });
-    REQUIRE(read);
-  }
-  return all;
-}
-
-std::string together(const std::vector<piece>& all) {
-  std::string data;
-  for (const auto& p : all) data += p.data;
-  return data;
-}
-
-client::fill open_output(std::uint64_t stream, const std::string& sandbox, std::uint64_t credit,
-                         std::uint64_t offset = 0) {
-  return [=](proto::Request::Builder r) {
-    auto o = r.getBody().initOpenStream();
-    o.setStreamId(stream);
-    o.setCredit(credit);
-    auto source = o.initSource().initOutput();
-    source.setSandboxId(sandbox.c_str());
-    source.setCommandId("c1");
-    source.setOffset(offset);
-  };
-}
-
-client::fill open_file(std::uint64_t stream, const std::string& sandbox, const std::string& path) {
-  return [=](proto::Request::Builder r) {
-    auto o = r.getBody().initOpenStream();
-    o.setStreamId(stream);
-    o.setCredit(1U << 20U);
-    auto source = o.initSource().initFile();
-    source.setSandboxId(sandbox.c_str());
-    source.setPath(path.c_str());
-  };
-}
-
-client::fill credit(std::uint64_t stream, std::uint64_t bytes) {
-  return [=](proto::Request::Builder r) {
-    auto c = r.getBody().initStreamCredit();
-    c.setStreamId(stream);
-    c.setBytes(bytes);
-  };
-}
-
-client::fill close_stream(std::uint64_t stream) {
-  return [=](proto::Request::Builder r) { r.getBody().initCloseStream().setStreamId(stream); };
-}
 
 fake::script writes(const std::string& output) {
   return {.run = [output](const dsec::backends::exec_spec&) {
@@ -90,13 +23,6 @@ fake::script writes(const std::string& output) {
     f.out = output;
     return f;
   }};
-}
-
-/// A sandbox with a command c1 that runs until it is finished.
-std::string with_held_command(node_fixture& node, client& c) {
-  const auto id = node.running_sandbox(c);
-  c.ask(exec(id, "c1", [](auto e) { e.initArgv(1).set(0, "hold"); }));
-  return id;
 }
 
 }  // namespace
@@ -258,6 +184,34 @@ TEST_CASE("streams that ended unread count until they are read") {
   CHECK(alice.call(open_output(1, id, 1)).kind == "stream");
 }
 
+TEST_CASE("streams that are opened and closed in a loop are bounded by what is asked for them") {
+  node_fixture node(holding());
+  client alice(node, "alice", with_streams);
+  const auto id = with_held_command(node, alice);
+  std::size_t opened = 0;
+  for (std::uint64_t i = 0; i < 1000; ++i) {
+    const auto a = alice.call(open_output(1, id, 1));
+    if (a.kind != "stream") {
+      CHECK(a.code == "capacity");
+      continue;
+    }
+    ++opened;
+    alice.call(close_stream(1));
+  }
+  CHECK(opened == 2 * proto::max_streams);
+  node.advance(21s, 1s);  // the sandbox has been asked for long enough
+  CHECK(alice.call(open_output(1, id, 1)).kind == "stream");
+}
+
+TEST_CASE("a stream that fails before it was found does not count when it is over") {
+  node_fixture node(holding());
+  client alice(node, "alice", with_streams);
+  for (std::uint64_t i = 0; i < 3 * proto::max_streams; ++i) {
+    CHECK(alice.call(open_output(1, "e0-aaaaaaaaaaaaaaaa", 1)).kind == "stream");
+    CHECK(pieces(alice, 1).back().code == "not_found");
+  }
+}
+
 TEST_CASE("a closed stream sends nothing more") {
   node_fixture node(holding());
   client alice(node, "alice", with_streams);
@@ -305,69 +259,14 @@ TEST_CASE("a node that leaves tells streams so") {
   CHECK(pieces(alice, 1)[0].code == "unavailable");
 }
 
-namespace {
-
-client::fill read_when_there(const std::string& sandbox, std::uint64_t offset,
-                             std::uint32_t wait_ms) {
-  return [=](proto::Request::Builder r) {
-    auto read = r.getBody().initReadOutput();
-    read.setSandboxId(sandbox.c_str());
-    read.setCommandId("c1");
-    read.setOffset(offset);
-    read.setLength(100);
-    read.setWaitMs(wait_ms);
-  };
-}
-
-}  // namespace
-
-TEST_CASE("output can be waited for") {
+TEST_CASE("a revoked key ends its streams, which say why") {
   node_fixture node(holding());
-  client alice(node, "alice");
+  client alice(node, "alice", with_streams);
   const auto id = with_held_command(node, alice);
-  const auto waits = alice.ask(read_when_there(id, 0, 5000));
-  const auto too_short = alice.ask(read_when_there(id, 0, 500));
-  CHECK_FALSE(alice.got(waits));
-  node.advance(600ms);
-  CHECK(alice.got(too_short)->kind == "output");
-  CHECK(alice.got(too_short)->out.empty());
-  CHECK_FALSE(alice.got(too_short)->ended);
-  CHECK_FALSE(alice.got(waits));
-  node.backend->write(id, "c1", "abc");
+  alice.call(open_output(1, id, 1000));
+  caf::anon_send(node.slot->get(), actors::keys_revoked{{"k-alice"}});
   node.run();
-  CHECK(alice.got(waits)->out == "abc");
-  const auto until_end = alice.ask(read_when_there(id, 3, 5000));
-  fake::fate end;
-  end.out = "abc";
-  node.backend->finish(id, "c1", end);
-  node.run();
-  CHECK(alice.got(until_end)->ended);
-  CHECK(alice.got(until_end)->total == 3);
-}
-
-TEST_CASE("output that comes while it is looked for is not missed") {
-  node_fixture node(holding());
-  client alice(node, "alice");
-  const auto id = with_held_command(node, alice);
-  node.copy->held = true;
-  const auto waits = alice.ask(read_when_there(id, 0, 5000));
-  REQUIRE(node.copy->run_one());  // nothing: it is watched from now on
-  node.run();
-  node.backend->write(id, "c1", "abc");
-  node.run();
-  node.copy->held = false;
-  node.run();
-  CHECK(alice.got(waits)->out == "abc");
-}
-
-TEST_CASE("a host that cannot watch output any more says so") {
-  bool broken = true;
-  auto script = fails_while(broken, "watch_output", "no watch is left");
-  script.run = holding().run;
-  node_fixture node(script);
-  client alice(node, "alice");
-  const auto id = with_held_command(node, alice);
-  const auto a = alice.call(read_when_there(id, 0, 5000));
-  CHECK(a.kind == "error");
-  CHECK(a.message == "no watch is left");
+  REQUIRE(pieces(alice, 1).size() == 1);
+  CHECK(pieces(alice, 1)[0].end == "failed");
+  CHECK(pieces(alice, 1)[0].code == "unauthenticated");
 }
