@@ -45,7 +45,7 @@ std::optional<net::http_answer> pages::get(const net::http_get& asked) const {
 }
 
 net::session_handler turn_away(net::ws_session& session) {
-  session.close("dsecd is restarting or stopping");
+  session.leave("dsecd is restarting or stopping");
   return {.message = [](const proto::frame&) {},
           .malformed = [](const base::error&) {},
           .room = {},

@@ -34,6 +34,7 @@ class relay_session final : public net::ws_session {
   bool queued_at_most(std::size_t) override;
   void grant(std::uint32_t) override {}  // its client's coordinator counts
   void close(std::string reason) override;
+  void leave(std::string reason) override { close(std::move(reason)); }
   /// Whose key is good no longer is the coordinator's to say.
   void expel(std::string reason) override { close(std::move(reason)); }
 

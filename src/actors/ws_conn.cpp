@@ -102,7 +102,7 @@ std::chrono::milliseconds margin(std::chrono::milliseconds deadline) {
 ws_conn_state::~ws_conn_state() {
   if (!args.session) return;
   args.node.metrics->connections.add(-1);
-  args.session->close("the connection's actor ended");
+  args.session->leave("the connection's actor ended");
 }
 
 void ws_conn_state::write(proto::frame f) {
@@ -225,6 +225,8 @@ void ws_conn_state::abandon_creates() {
 
 void ws_conn_state::on_lost() {
   abandon_creates();
+  // The gateway outlives many connections, and remembers who watches it.
+  self->demonitor(args.node.gateway.address());
   self->quit();
 }
 
@@ -360,18 +362,23 @@ void ws_conn_state::on_close(const close_connection& m) {
   for (const auto& [id, p] : std::exchange(in_flight, {}))
     write(error_reply(id, {m.code, m.reason, 0}, p.sandbox_id));
   fail_streams({m.code, m.reason, 0});
-  if (!expelled) return hang_up(m.reason);
   closing = true;
-  args.session->expel(m.reason);
+  expelled ? args.session->expel(m.reason) : args.session->leave(m.reason);
 }
 
 ws_conn_self::behavior_type ws_conn(ws_conn_self::stateful_pointer<ws_conn_state> self,
                                     ws_conn_args args) {
-  install_handlers(self);
+  install_handlers(self, {.down =
+                              [self](const caf::down_msg&) {
+                                self->state.on_close({"the gateway is restarting"});
+                              },
+                          .exit = {}});
   self->state.greeted = args.greeted;
   self->state.args = std::move(args);
   self->state.args.node.metrics->connections.add(1);
   self->state.args.node.metrics->connections_opened.add();
+  // One that died before it was told of this connection knows nothing of it, nor does the next.
+  self->monitor(self->state.args.node.gateway);
   self->state.args.session->grant(static_cast<std::uint32_t>(proto::max_in_flight));
   return {
       [self](const frame_arrived& m) { self->state.on_frame(m); },

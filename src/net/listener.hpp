@@ -37,6 +37,9 @@ class ws_session {
   /// Sends what is queued, then closes; after a malformed frame with a code that says so.
   /// Idempotent.
   virtual void close(std::string reason) = 0;
+  /// The same, with the close code that says that it is the gateway that goes: the client may come
+  /// back at once.
+  virtual void leave(std::string reason) = 0;
   /// Of a peer: it has proven who it is, and may send messages of full size.
   virtual void trust() {}
   /// The same, with the close code that says that the API key is good no longer.

@@ -96,6 +96,7 @@ class session final : public ws_session, public peer, public std::enable_shared_
   bool queued_at_most(std::size_t level) override;
   void grant(std::uint32_t n) override;
   void close(std::string reason) override;
+  void leave(std::string reason) override;
   void trust() override;
   void expel(std::string reason) override;
   void wind_down() override;

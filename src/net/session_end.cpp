@@ -20,6 +20,13 @@ void session::close(std::string reason) {
   });
 }
 
+void session::leave(std::string reason) {
+  const std::lock_guard lock(mutex_);
+  refusing_ = true;
+  on_strand(
+      [reason = std::move(reason)](session& s) { s.begin_close(close_code::going_away, reason); });
+}
+
 void session::expel(std::string reason) {
   const std::lock_guard lock(mutex_);
   refusing_ = true;

@@ -22,6 +22,8 @@ import pytest
 from conftest import TINY
 from daemon import ROOT, Daemon, binary
 from host import alive, eventually
+from strangers import join, key_of
+from websockets.exceptions import ConnectionClosed
 
 from libdsec import DSecError, Sandbox
 from libdsec._loop import loop_thread
@@ -112,6 +114,17 @@ def test_clients_wait_for_the_next_daemon(own: Daemon):
         starting.start()
         assert sb.commands.run("echo waited").stdout == "waited\n"
         starting.join()
+
+
+@pytest.mark.parametrize("how", [Daemon.leave, Daemon.stop])
+def test_clients_are_told_that_it_goes(own: Daemon, how: Callable[[Daemon], None]):
+    with join(own, key_of(own)) as wire:
+        how(own)
+        with pytest.raises(ConnectionClosed) as closed:
+            wire.recv(5)
+        # Not "done" (1000): whoever is told so comes back.
+        assert closed.value.rcvd is not None
+        assert (closed.value.rcvd.code, closed.value.rcvd.reason) == (1001, "dsecd is stopping")
 
 
 def test_ctrl_c_leaves_the_sandboxes_and_says_so(own: Daemon):

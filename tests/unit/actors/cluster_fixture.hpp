@@ -31,6 +31,7 @@ class pipe_end final : public net::ws_session {
     if (!ended) closed_because = std::move(reason);
     cut();
   }
+  void leave(std::string reason) override { close(std::move(reason)); }
   void expel(std::string reason) override { close(std::move(reason)); }
   /// Both ends are told that it is over.
   void cut() {

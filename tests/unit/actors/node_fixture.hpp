@@ -113,6 +113,10 @@ class recording_session final : public net::ws_session {
   bool queued_at_most(std::size_t level) override { return queued <= level; }
   void grant(std::uint32_t n) override { granted += n; }
   void close(std::string reason) override { closed.push_back(std::move(reason)); }
+  void leave(std::string reason) override {
+    left.push_back(reason);
+    closed.push_back(std::move(reason));
+  }
   void expel(std::string reason) override { expelled.push_back(std::move(reason)); }
 
   /// What it holds goes to the socket.
@@ -122,7 +126,7 @@ class recording_session final : public net::ws_session {
   }
 
   std::vector<proto::frame> sent;
-  std::vector<std::string> closed, expelled;
+  std::vector<std::string> closed, left, expelled;  // left: of the closed
   std::uint32_t granted = 0;
   bool holds = false;  // nothing of what is sent goes to the socket
   bool packs = false;

@@ -309,9 +309,24 @@ TEST_CASE("connections of a dead gateway close, new ones are served") {
   const auto id = node.running_sandbox(alice);
   caf::anon_send_exit(roots_of(node).gateway, caf::exit_reason::kill);
   node.run();
-  CHECK_FALSE(alice.session->closed.empty());
+  CHECK_FALSE(alice.session->left.empty());
   client again(node, "alice");
   CHECK(again.call(get(id)).phase == "running");
+}
+
+TEST_CASE(
+    "a connection that comes in while the gateway dies is closed, for its client to come back") {
+  node_fixture node;
+  const auto to = node.connections();  // the listener's thread has found the one that lives
+  caf::anon_send_exit(roots_of(node).gateway, caf::exit_reason::kill);
+  node.run();
+  const auto session = std::make_shared<recording_session>();
+  const auto handler =
+      actors::open_connection(*node.system, to, session, {"alice", "127.0.0.1:1", "k-alice"});
+  node.run();
+  CHECK(session->left == std::vector<std::string>{"the gateway is restarting"});
+  handler.closed();
+  node.run();
 }
 
 TEST_CASE("a node whose core keeps dying gives up") {

@@ -58,6 +58,7 @@ class waiting_session final : public dsec::net::ws_session {
   void grant(std::uint32_t) override {}
   void close(std::string) override {}
   void expel(std::string) override {}
+  void leave(std::string) override {}
 
   answer next() {
     std::unique_lock lock(mutex_);

@@ -102,6 +102,21 @@ TEST_CASE("a session that is expelled ends with the close code for it, after wha
   CHECK(closing->close_reason() == "this API key was revoked");
 }
 
+TEST_CASE("a session that the gateway leaves says so, after what is queued") {
+  gateway_fixture gateway;
+  raw_client client(gateway.port());
+  REQUIRE(client.upgrade("right-key") == 101);
+  gateway.session()->send(pong(7));
+  gateway.session()->leave("dsecd is stopping");
+  const auto reply = client.frame();
+  REQUIRE(reply);
+  CHECK(reply->op == ws_frame::binary);
+  const auto closing = client.close_frame();
+  REQUIRE(closing);
+  CHECK(closing->close_code() == 1001);
+  CHECK(closing->close_reason() == "dsecd is stopping");
+}
+
 TEST_CASE("an upgrade by a page of another origin is refused") {
   gateway_fixture gateway;
   CHECK(raw_client(gateway.port()).upgrade("right-key", "Origin: http://evil.example\r\n") == 403);
