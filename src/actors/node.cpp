@@ -43,15 +43,16 @@ caf::result<reply> node_state::on_call(const call& c) {
   if (at != stage::up) return caf::make_error(caf::sec::request_receiver_down);
   const auto id = ++last_id;
   const auto bytes = c.request.frame().bytes().size();
-  pending p{self->make_response_promise<reply>(), c, channel_for(c.from), 0};
-  if (bytes > large || c.promised > large) p.weight = bytes + c.promised;
+  pending p{self->make_response_promise<reply>(), c, channel_for(c.from)};
+  if (bytes > large) p.bytes = bytes;
+  if (bytes > large || c.promised > large) p.weight = p.bytes + c.promised;
   auto promise = p.promise;
   auto& waiting = calls.emplace(id, std::move(p)).first->second;
   deadlines.want(self, c.deadline);
   if (waiting.weight == 0) {
     send(id, waiting);
   } else {
-    held.push_back(id);
+    share.hold(c.from->principal, id, waiting.weight);
     let_go_held();
   }
   return promise;
@@ -69,34 +70,38 @@ std::uint64_t node_state::channel_for(const std::shared_ptr<const caller>& from)
   return id;
 }
 
-bool node_state::has_room_for(const pending& p) {
-  return (under_way == 0 || under_way + p.weight <= proto::max_link_bytes) &&
-         args.session->queued_at_most(queue_level);
-}
-
 void node_state::send(std::uint64_t id, pending& p) {
-  args.session->send(request_frame(p.channel, id, p.request, now()));
-  under_way += p.weight;
-  if (p.weight == 0) p.request = p.request.without_frame();
+  p.sent = true;
+  args.session->send(request_frame(p.channel, id, p.request, now(), p.bytes > 0));
+  if (p.bytes == 0) p.request = p.request.without_frame();
 }
 
 void node_state::let_go_held() {
-  while (!held.empty()) {
-    const auto it = calls.find(held.front());
-    if (it != calls.end()) {
-      if (!has_room_for(it->second)) return;
-      send(it->first, it->second);
-    }
-    held.pop_front();
+  while (share.holds_any() && args.session->queued_at_most(queue_level)) {
+    const auto id = share.next();
+    if (!id) return;
+    if (const auto it = calls.find(*id); it != calls.end()) send(*id, it->second);
   }
 }
 
+/// Its bytes are where they belong, or nowhere: its client may send more.
+void node_state::on_taken(std::uint64_t call_id) {
+  const auto it = calls.find(call_id);
+  if (it == calls.end() || !it->second.sent || it->second.bytes == 0) return;  // it was answered
+  auto& p = it->second;
+  p.weight -= p.bytes;
+  share.release(p.request.from->principal, std::exchange(p.bytes, 0));
+  p.request = p.request.without_frame();
+  let_go_held();
+}
+
 node_state::pending node_state::take(std::unordered_map<std::uint64_t, pending>::iterator it) {
-  const bool waits = std::find(held.begin(), held.end(), it->first) != held.end();
-  if (!waits) under_way -= it->second.weight;
-  if (waits && is_create(it->second.request)) ++unsent;
+  if (!it->second.sent && is_create(it->second.request)) ++unsent;
   auto p = std::move(it->second);
+  const auto id = it->first;
   calls.erase(it);
+  const auto& who = p.request.from->principal;
+  p.sent ? share.release(who, p.weight) : share.drop(who, id);
   return p;
 }
 
@@ -141,6 +146,9 @@ base::result<void> node_state::on_message(proto::PeerMessage::Reader message) {
       caf::anon_send(args.cluster, node_reported{hello.edge, self->id(), std::move(report)});
       return {};
     }
+    case body::TAKEN:
+      on_taken(b.getTaken());
+      return {};
     case body::FOUND_KEY: {
       auto found = key_calls.extract(b.getFoundKey().getCallId());
       if (found) found.mapped().deliver(found_key{read_key_state(b.getFoundKey())});

@@ -5,10 +5,10 @@
 // sees that like the end of any actor.
 //
 // A client's connection is a channel on the link, opened by its first request to this worker. Large
-// requests and replies under way are bounded (proto::max_link_bytes): further large ones wait here,
-// and hold up no small ones. A large request counts as its client's until it is answered, so that
-// one that sends much to a sandbox that takes nothing is slowed down itself. Runs pooled, never
-// blocks.
+// requests and replies under way are bounded, by principal (link_share.hpp): further large ones
+// wait here, and hold up no small ones. A large request is under way, and counts as its client's,
+// until the worker has taken it, however long its command goes on; what its reply may have until it
+// is answered. Runs pooled, never blocks.
 //
 // node.cpp        requests and answers
 // node_hello.cpp  who the worker is
@@ -17,7 +17,6 @@
 #include <caf/typed_event_based_actor.hpp>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <map>
 #include <memory>
 #include <string>
@@ -25,6 +24,7 @@
 
 #include "actors/alarm.hpp"
 #include "actors/cluster_interfaces.hpp"
+#include "actors/link_share.hpp"
 #include "actors/waiter.hpp"
 #include "proto/peer.hpp"
 
@@ -57,9 +57,11 @@ struct node_state {
   };
   struct pending {
     reply_promise promise;
-    call request;  // with its frame while it is large or was not sent
+    call request;  // with its frame until it was sent, or taken if it is large
     std::uint64_t channel = 0;
+    std::size_t bytes = 0;   // of a request that is large and not taken
     std::size_t weight = 0;  // what it may have under way on the link; 0: it is small
+    bool sent = false;
   };
 
   node_self::pointer self;
@@ -73,9 +75,8 @@ struct node_state {
   std::map<const caller*, channel> channels;
   std::unordered_map<std::uint64_t, pending> calls;
   std::unordered_map<std::uint64_t, caf::typed_response_promise<found_key>> key_calls;
-  std::deque<std::uint64_t> held;  // calls that wait for room
-  std::size_t under_way = 0;       // bytes, of large ones
-  std::uint64_t unsent = 0;        // creates that never left here
+  link_share share;           // of the large ones
+  std::uint64_t unsent = 0;  // creates that never left here
   alarm deadlines;
 
   explicit node_state(node_self::pointer s) : self(s) {}
@@ -103,10 +104,10 @@ struct node_state {
 
   base::result<void> on_message(proto::PeerMessage::Reader message);
   base::result<void> on_reply(proto::PeerReply::Reader answer);
+  void on_taken(std::uint64_t call_id);
   void end_channel(std::uint64_t id);
   std::uint64_t channel_for(const std::shared_ptr<const caller>& from);
   void forget_gone_channels();
-  bool has_room_for(const pending& p);
   void send(std::uint64_t id, pending& p);
   void let_go_held();
   pending take(std::unordered_map<std::uint64_t, pending>::iterator it);

@@ -110,7 +110,7 @@ proto::frame channel_closed_frame(std::uint64_t channel) {
 }
 
 proto::frame request_frame(std::uint64_t channel, std::uint64_t call_id, const call& c,
-                           time_point now) {
+                           time_point now, bool say_taken) {
   return make([&](body::Builder b) {
     auto request = b.initRequest();
     request.setChannel(channel);
@@ -119,7 +119,12 @@ proto::frame request_frame(std::uint64_t channel, std::uint64_t call_id, const c
     request.setTraceId(c.trace);
     if (c.admit_by) request.setAdmitMs(milliseconds_until(*c.admit_by, now));
     request.setRequest(data(c.request.frame()));
+    request.setSayTaken(say_taken);
   });
+}
+
+proto::frame taken_frame(std::uint64_t call_id) {
+  return make([&](body::Builder b) { b.setTaken(call_id); });
 }
 
 proto::frame relayed_reply_frame(std::uint64_t call_id, const proto::frame& reply) {

@@ -21,9 +21,10 @@ proto::frame leases_frame(const std::vector<lease_changed>& changes);
 proto::frame open_channel_frame(std::uint64_t channel, const caller& from);
 proto::frame close_channel_frame(std::uint64_t channel);
 proto::frame channel_closed_frame(std::uint64_t channel);
-/// `c` under another id, with what is left of its time.
+/// `c` under another id, with what is left of its time; the worker says when it has taken it.
 proto::frame request_frame(std::uint64_t channel, std::uint64_t call_id, const call& c,
-                           time_point now);
+                           time_point now, bool say_taken);
+proto::frame taken_frame(std::uint64_t call_id);
 proto::frame relayed_reply_frame(std::uint64_t call_id, const proto::frame& reply);
 proto::frame find_key_frame(std::uint64_t call_id, const find_key& m);
 proto::frame found_key_frame(std::uint64_t call_id, key_state state);

@@ -14,6 +14,21 @@ namespace dsec::actors {
 using base::errc;
 using body = proto::PeerMessage::Body;
 
+namespace {
+
+/// Tells the coordinator when nobody holds a large request any more: on whatever thread that is.
+struct taken_notice {
+  std::shared_ptr<net::ws_session> link;
+  std::uint64_t call_id;
+  taken_notice(std::shared_ptr<net::ws_session> l, std::uint64_t id)
+      : link(std::move(l)), call_id(id) {}
+  ~taken_notice() { link->send(taken_frame(call_id)); }
+  taken_notice(const taken_notice&) = delete;
+  taken_notice& operator=(const taken_notice&) = delete;
+};
+
+}  // namespace
+
 base::result<void> uplink_state::serve(proto::PeerMessage::Reader message) {
   const auto b = message.getBody();
   switch (b.which()) {
@@ -59,6 +74,8 @@ base::result<void> uplink_state::on_request(proto::PeerRequest::Reader request) 
       [](proto::Request::Reader r) { return r.getBody().isCreateSandbox(); });
   if (is_create && *is_create) ++creates;
   auto as = read_relayed(request);
+  if (request.getSayTaken())
+    frame = frame.with(std::make_shared<const taken_notice>(session, as.id));
   const auto it = channels.find(request.getChannel());
   if (it == channels.end()) {
     session->send(relayed_reply_frame(

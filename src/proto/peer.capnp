@@ -11,7 +11,7 @@
 #                                   <-    welcome or refused
 #     report, at once and every second ->
 #                                   <-    leases, openChannel, request, closeChannel, findKey
-#     reply, channelClosed, foundKey ->
+#     reply, taken, channelClosed, foundKey ->
 
 using Cxx = import "/capnp/c++.capnp";
 $Cxx.namespace("dsec::proto");
@@ -33,6 +33,7 @@ struct PeerMessage {
     reply @12 :PeerReply;
     findKey @13 :PeerKey;
     foundKey @14 :PeerKeyState;
+    taken @15 :UInt64;            # callId: nothing of the request waits at the worker any more, its command goes on
   }
 }
 
@@ -95,6 +96,7 @@ struct PeerRequest {
   traceId @3 :Text;
   admitMs @4 :UInt32;             # a create not admitted within that is refused, for another worker to try; 0 = leftMs
   request @5 :Data;               # client.capnp: Request, as the client sent it
+  sayTaken @6 :Bool;              # it is large: `taken` is waited for before more of the kind is sent
 }
 
 struct PeerReply {
