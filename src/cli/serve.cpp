@@ -27,6 +27,7 @@
 #include "cli/reload.hpp"
 #include "cli/state_dir.hpp"
 #include "cli/unattended.hpp"
+#include "net/door_url.hpp"
 
 namespace dsec::cli {
 
@@ -40,12 +41,6 @@ sigset_t block_signals() {
   ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
   ::signal(SIGPIPE, SIG_IGN);
   return set;
-}
-
-std::string url_of(const base::gateway_config& gateway, std::uint16_t port) {
-  const bool v6 = gateway.bind.find(':') != std::string::npos;
-  return (gateway.tls_cert.empty() ? "ws://" : "wss://") +
-         (v6 ? "[" + gateway.bind + "]" : gateway.bind) + ":" + std::to_string(port);
 }
 
 namespace {
@@ -151,7 +146,7 @@ base::result<void> serve(const base::config& c, bool worker, reloader::reader re
                                                    .gate = gate,
                                                    .give_up = nullptr,
                                                    .links = std::move(links)}));
-  const auto url = url_of(c.gateway, node->port());
+  const auto url = net::door_url(c.gateway, node->port());
   // Clients of a worker go to its coordinator.
   if (auto published = worker ? base::result<void>() : lock.publish_url(url); !published) {
     node->leave(stop_grace);  // a full disk is no reason to end what was taken over

@@ -23,8 +23,6 @@ inline constexpr int stop_all_signal = SIGUSR1;
 /// all inherit the mask.
 sigset_t block_signals();
 
-std::string url_of(const base::gateway_config& gateway, std::uint16_t port);
-
 base::result<void> serve_coordinator(const base::config& c, reloader::reader read);
 
 }  // namespace dsec::cli

@@ -10,6 +10,7 @@
 #include "cli/serve.hpp"
 #include "cli/state_dir.hpp"
 #include "fs/files.hpp"
+#include "net/door_url.hpp"
 
 namespace dsec::cli {
 
@@ -32,7 +33,7 @@ base::result<void> serve_coordinator(const base::config& c, reloader::reader rea
                                                           .known_edges = std::move(known),
                                                           .save_edges = save,
                                                           .give_up = nullptr}));
-  const auto url = url_of(c.gateway, node->port());
+  const auto url = net::door_url(c.gateway, node->port());
   DSEC_CHECK(lock.publish_url(url));
   keys->start([&node](const auto& ids) { node->keys_revoked(ids); });
   reloader reload(c, std::move(read), *node, *keys);

@@ -83,13 +83,21 @@ bool is_ticket(std::string_view offered) {
   return offered.size() > ticket_prefix.size() && offered.starts_with(ticket_prefix);
 }
 
+/// The address as a client writes it: a socket for both families has IPv4 clients come in on mapped
+/// addresses (ipv6(7)).
+std::string_view unmapped(std::string_view address) {
+  constexpr std::string_view prefix = "::ffff:";
+  const bool mapped = address.starts_with(prefix) && address.find('.') != std::string_view::npos;
+  return mapped ? address.substr(prefix.size()) : address;
+}
+
 }  // namespace
 
 bool host_allowed(std::string_view host, const local_door& door) {
   const std::uint16_t usual_port = door.secure ? 443 : 80;
   const auto parsed = parse_authority(host);
   if (!parsed || parsed->port.value_or(usual_port) != door.port) return false;
-  return is_loopback(parsed->host) || parsed->host == lowered(door.address) ||
+  return is_loopback(parsed->host) || parsed->host == lowered(unmapped(door.address)) ||
          (door.certified && door.certified(parsed->host));
 }
 

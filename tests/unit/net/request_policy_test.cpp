@@ -27,6 +27,9 @@ TEST_CASE("Host may be the address the connection came in on") {
   CHECK(host_allowed("10.1.2.3", {"10.1.2.3", 80}));
   CHECK(host_allowed("[FD00::1]:7070", {"fd00::1", 7070}));
   CHECK_FALSE(host_allowed("10.1.2.4:80", {"10.1.2.3", 80}));
+  // IPv4 clients of a gateway on "::".
+  CHECK(host_allowed("10.1.2.3:80", {"::ffff:10.1.2.3", 80}));
+  CHECK_FALSE(host_allowed("10.1.2.4:80", {"::ffff:10.1.2.3", 80}));
 }
 
 TEST_CASE("Origin is the page of this host") {
