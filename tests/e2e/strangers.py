@@ -22,13 +22,16 @@ def key_of(daemon: Daemon) -> str:
 
 
 @contextlib.contextmanager
-def join(daemon: Daemon, key: str | None = None, **options: Any) -> Iterator[ClientConnection]:
+def join(
+    daemon: Daemon, key: str | None = None, features: tuple[str, ...] = (), **options: Any
+) -> Iterator[ClientConnection]:
     """A connection that has said hello; without a key it has none in its headers."""
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     with connect(
         address_of(daemon), additional_headers=headers, max_size=None, **options
     ) as wire:
-        assert "hello" in ask(wire, 1, hello={"protocolVersion": 1, "client": "a stranger"})
+        hello = {"protocolVersion": 1, "client": "a stranger", "features": features}
+        assert "hello" in ask(wire, 1, hello=hello)
         yield wire
 
 
