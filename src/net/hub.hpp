@@ -8,7 +8,6 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/strand.hpp>
-#include <boost/asio/thread_pool.hpp>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -22,6 +21,7 @@
 #include <vector>
 
 #include "net/listener.hpp"
+#include "net/turns.hpp"
 
 namespace boost::asio::ssl {
 class context;
@@ -61,7 +61,7 @@ class hub {
 
   asio::io_context context;
   /// Large messages become text, and are made of it, here: meanwhile the I/O threads serve others.
-  asio::thread_pool coders{1};
+  turns coders;
   const listener_callbacks callbacks;
   const heartbeat beat;
   std::uint16_t port = 0;

@@ -144,8 +144,8 @@ class session final : public ws_session, public peer, public std::enable_shared_
   template <class Work, class Done>
   void aside(Work work, Done done) {
     // The context must not run out of work meanwhile, or `done` would never run.
-    asio::post(hub_->coders, [back = asio::make_work_guard(strand_), work = std::move(work),
-                              done = std::move(done)]() mutable {
+    hub_->coders.post(principal_, [back = asio::make_work_guard(strand_), work = std::move(work),
+                                   done = std::move(done)]() mutable {
       work();
       asio::post(back.get_executor(), [done = std::move(done)]() mutable { done(error_code()); });
     });
@@ -153,6 +153,7 @@ class session final : public ws_session, public peer, public std::enable_shared_
 
   const std::shared_ptr<hub> hub_;
   hub_place place_;
+  const std::string principal_;
   connection_info info_;
   session_opened opened_;
   const traffic traffic_;

@@ -22,6 +22,7 @@ session::session(std::shared_ptr<hub> h, wire w, hub_place place, connection_inf
                  session_opened opened, const traffic& t)
     : hub_(std::move(h)),
       place_(std::move(place)),
+      principal_(info.principal),
       info_(std::move(info)),
       opened_(std::move(opened)),
       traffic_(t),
