@@ -75,7 +75,7 @@ base::result<void> coordinator::start() {
       .get = [p = pages{health_, metrics_}](const net::http_get& asked) { return p.get(asked); },
       .peer_opened = [this](auto session,
                             const auto& info) { return open_worker(std::move(session), info); }};
-  DSEC_CHECK(listen(std::move(callbacks)));
+  DSEC_CHECK(listen(std::move(callbacks), base::peer_file(config_, config_.peer.ca_file)));
   leases_->open();
   health_->expect_beats(longest_pause);
   health_->set_ready(true);

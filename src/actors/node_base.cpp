@@ -19,6 +19,18 @@ void node_base::keys_revoked(const std::vector<std::string>& ids) {
   if (const auto gateway = slot_->get()) caf::anon_send(gateway, actors::keys_revoked{ids});
 }
 
+base::result<std::function<void()>> node_base::load_certificate() {
+  std::function<void()> use_for_links = [] {};
+  if (connector_) {
+    DSEC_TRY(use_for_links, connector_->read_certificate());
+  }
+  DSEC_TRY(auto use_at_door, listener_->load_certificate());
+  return [use_for_links = std::move(use_for_links), use_at_door = std::move(use_at_door)] {
+    use_at_door();
+    use_for_links();
+  };
+}
+
 void node_base::apply(const base::config& config) {
   live_->take(config);
   listener_->set_max_connections(config.gateway.max_connections);
@@ -33,8 +45,10 @@ void node_base::spawn_root(root_args args) {
   self->request(root_, caf::infinite, get_roots{}).receive([](const roots&) {}, [](caf::error&) {});
 }
 
-base::result<void> node_base::listen(net::listener_callbacks callbacks) {
-  DSEC_TRY(listener_, net::listener::start(config_.gateway, std::move(callbacks)));
+base::result<void> node_base::listen(net::listener_callbacks callbacks,
+                                     const std::filesystem::path& peer_ca) {
+  DSEC_TRY(listener_,
+           net::listener::start(config_.gateway, std::move(callbacks), net::heartbeat{}, peer_ca));
   return {};
 }
 

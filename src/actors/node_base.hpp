@@ -4,6 +4,7 @@
 
 #include <caf/actor_system.hpp>
 #include <chrono>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <string>
@@ -29,9 +30,7 @@ class node_base : public node {
 
   [[nodiscard]] std::uint16_t port() const override { return listener_->port(); }
   void keys_revoked(const std::vector<std::string>& ids) override;
-  base::result<std::function<void()>> load_certificate() override {
-    return listener_->load_certificate();
-  }
+  base::result<std::function<void()>> load_certificate() override;
   void apply(const base::config& config) override;
 
  protected:
@@ -41,7 +40,8 @@ class node_base : public node {
 
   /// The gateway is there when this returns.
   void spawn_root(root_args args);
-  base::result<void> listen(net::listener_callbacks callbacks);
+  base::result<void> listen(net::listener_callbacks callbacks,
+                            const std::filesystem::path& peer_ca = {});
   /// The listener's `opened` of clients. Any thread.
   net::session_handler open_client(const std::string& edge_name,
                                    const std::shared_ptr<lease_table>& leases,

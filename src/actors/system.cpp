@@ -85,7 +85,6 @@ std::shared_ptr<worker> node_impl::make_worker(node_deps& deps,
 std::vector<uplink_args> node_impl::make_uplinks() {
   std::vector<uplink_args> out;
   if (!deps_.links) return out;
-  connector_ = net::peer_connector::start();
   const auto secret = std::make_shared<const std::string>(deps_.links->secret);
   std::vector<std::string> names;
   for (const auto& c : deps_.links->coordinators) names.push_back(c.text());
@@ -98,6 +97,9 @@ std::vector<uplink_args> node_impl::make_uplinks() {
 }
 
 base::result<void> node_impl::start() {
+  if (deps_.links) {
+    DSEC_TRY(connector_, net::peer_connector::start(config_));
+  }
   auto records = make_record_store(std::move(deps_.store));
   DSEC_TRY(auto known, records->load());
   const base::paths paths(config_.state);

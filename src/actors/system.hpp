@@ -56,8 +56,8 @@ class node {
   [[nodiscard]] virtual std::uint16_t port() const = 0;
   /// Closes the connections that came in with these keys; the gate must not hold them any more.
   virtual void keys_revoked(const std::vector<std::string>& ids) = 0;
-  /// Reads the certificate and its key again; new connections get it once what this returns was
-  /// called.
+  /// Reads certificates, keys and authorities again, those of links as well; new connections and
+  /// links get them once what this returns was called.
   virtual base::result<std::function<void()>> load_certificate() = 0;
   /// Takes over the keys of the configuration that are reloadable (base::with_reloadable).
   virtual void apply(const base::config& config) = 0;

@@ -98,7 +98,8 @@ void uplink_state::trouble(const base::error& why, bool refused) {
 void uplink_state::on_failed(const link_failed& m) {
   if (m.link != link) return;
   trouble(m.why, false);
-  on_lost();
+  const bool refused = m.why.code == errc::unauthenticated || m.why.code == errc::permission_denied;
+  on_lost(refused ? std::optional(after_refusal) : std::nullopt);
 }
 
 void uplink_state::on_lost(std::optional<std::chrono::milliseconds> pause) {

@@ -1,6 +1,5 @@
 #include "base/config.hpp"
 
-#include <arpa/inet.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -12,8 +11,7 @@
 #include <variant>
 #include <vector>
 
-#include "base/ids.hpp"
-#include "base/log.hpp"
+#include "base/config_rules.hpp"
 #include "base/nearest.hpp"
 #include "base/text.hpp"
 #include "base/unique_fd.hpp"
@@ -121,6 +119,9 @@ std::vector<key> keys_of(config& c) {
       {"coordinator", "lost_after", "s", {1, 86'400}, &o.lost_after},
       {"peer", "coordinators", "list of ADDRESS:PORT", {}, &c.peer.coordinators},
       {"peer", "secret_file", "file", {}, &c.peer.secret_file},
+      {"peer", "ca_file", "file, PEM; empty: no TLS", {}, &c.peer.ca_file, trait::may_be_empty},
+      {"peer", "cert_file", "file, PEM", {}, &c.peer.cert_file, trait::may_be_empty},
+      {"peer", "key_file", "file, PEM", {}, &c.peer.key_file, trait::may_be_empty},
   };
 }
 
@@ -240,62 +241,6 @@ struct reader {
   }
 };
 
-/// Whether nobody but this host can connect to an address. What is none is left to the listener.
-bool stays_on_this_host(const std::string& address) {
-  in_addr v4{};
-  in6_addr v6{};
-  if (::inet_pton(AF_INET, address.c_str(), &v4) == 1) return ntohl(v4.s_addr) >> 24U == 127;
-  if (::inet_pton(AF_INET6, address.c_str(), &v6) == 1) return IN6_IS_ADDR_LOOPBACK(&v6);
-  return true;
-}
-
-result<void> check_gateway(const gateway_config& g, std::string_view origin) {
-  const auto bad = [&](std::string text) {
-    return fail(errc::invalid_argument, std::string(origin) + ": " + std::move(text));
-  };
-  if (g.tls_cert.empty() != g.tls_key.empty())
-    return bad("gateway.tls_cert and gateway.tls_key go together: give both or none");
-  if (g.tls_min_version != "1.2" && g.tls_min_version != "1.3")
-    return bad("gateway.tls_min_version '" + g.tls_min_version + "' must be \"1.2\" or \"1.3\"");
-  if (g.tls_cert.empty() && !g.allow_plaintext && !stays_on_this_host(g.bind)) {
-    return bad("gateway.bind '" + g.bind +
-               "' can be reached from other hosts, and without TLS keys and commands could be read "
-               "on the way: set gateway.tls_cert and gateway.tls_key, or gateway.allow_plaintext = "
-               "true where the network is trusted");
-  }
-  return {};
-}
-
-result<void> check_relations(const config& c, std::string_view origin) {
-  const auto bad = [&](std::string text) {
-    return fail(errc::invalid_argument, std::string(origin) + ": " + std::move(text));
-  };
-  DSEC_CHECK(check_gateway(c.gateway, origin));
-  for (const auto& [name, value] :
-       {std::pair{"node.name", c.node.name}, {"node.instance", c.node.instance}}) {
-    if (!is_valid_id(value) || value.size() > 40) {
-      return bad(std::string(name) + " '" + value +
-                 "' must be a-z, 0-9 and '-', at most 40 characters");
-    }
-  }
-  if (log::level ignored{}; !log::parse_level(c.log_level, ignored)) {
-    return bad("log_level '" + c.log_level + "' must be debug, info, warn or error");
-  }
-  const std::uint64_t ranges_end =
-      std::uint64_t{c.node.uid_base} + std::uint64_t{c.node.max_sandboxes} * 65'536;
-  if (ranges_end > 4'294'967'294ULL) {
-    return bad(
-        "node.uid_base + node.max_sandboxes * 65536 is over the largest uid; lower one of them");
-  }
-  const std::uint64_t aether_end = std::uint64_t{c.node.aether_uid_base} + c.node.max_sandboxes;
-  if (aether_end > c.node.uid_base && c.node.aether_uid_base < ranges_end) {
-    return bad(
-        "node.aether_uid_base overlaps the sandboxes' uids from node.uid_base on; move one of "
-        "them");
-  }
-  return {};
-}
-
 }  // namespace
 
 result<config> parse_config(std::string_view text, std::string_view origin) {
@@ -314,7 +259,7 @@ result<config> parse_config(std::string_view text, std::string_view origin) {
   config c;
   const reader r{keys_of(c), origin};
   DSEC_CHECK(r.table("", parsed));
-  DSEC_CHECK(check_relations(c, origin));
+  DSEC_CHECK(check_rules(c, origin));
   return c;
 }
 
@@ -338,6 +283,10 @@ result<config> load_config(const std::filesystem::path& file) {
   if (got < 0) return fail_errno("cannot read " + name);
   text.resize(static_cast<std::size_t>(got));
   return parse_config(text, file.string());
+}
+
+std::filesystem::path peer_file(const config& c, const std::filesystem::path& named) {
+  return named.empty() ? named : c.state / named;  // an absolute one stays as it is
 }
 
 std::vector<config_change> changed_keys(const config& from, const config& to) {

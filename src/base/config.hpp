@@ -58,9 +58,12 @@ struct coordinator_config {
   std::uint32_t lost_after = 10;  // s, a worker that is gone for so long is not waited for
 };
 
-struct peer_config {
+struct peer_config {                        // files are relative to state
   std::vector<std::string> coordinators;    // of a worker: ADDRESS:PORT each
-  std::string secret_file = "peer-secret";  // that both sides must know; relative to state
+  std::string secret_file = "peer-secret";  // that both sides must know
+  std::filesystem::path ca_file;            // PEM, who signs the other side's certificate
+  std::filesystem::path cert_file;          // of a worker: PEM, with its chain
+  std::filesystem::path key_file;           // PEM, of that certificate
 };
 
 struct config {
@@ -78,6 +81,9 @@ struct config {
 result<config> parse_config(std::string_view text, std::string_view origin);
 
 result<config> load_config(const std::filesystem::path& file);
+
+/// Where a file of [peer] is; empty when it names none.
+std::filesystem::path peer_file(const config& c, const std::filesystem::path& named);
 
 /// A key that has another value.
 struct config_change {

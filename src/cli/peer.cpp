@@ -76,4 +76,11 @@ result<std::vector<net::peer_address>> coordinators_of(const base::config& c) {
   return out;
 }
 
+result<void> check_coordinator(const base::config& c) {
+  if (c.gateway.tls_cert.empty() || !c.peer.ca_file.empty()) return {};
+  return fail(errc::invalid_argument,
+              "a coordinator with gateway.tls_cert needs peer.ca_file, whose certificates its "
+              "workers show: they come to the same port, and nobody gets in there without one");
+}
+
 }  // namespace dsec::cli

@@ -22,4 +22,7 @@ base::result<std::string> load_or_make_node_id(const base::paths& paths);
 /// peer.coordinators, checked.
 base::result<std::vector<net::peer_address>> coordinators_of(const base::config& c);
 
+/// Whether workers can come to this coordinator at all.
+base::result<void> check_coordinator(const base::config& c);
+
 }  // namespace dsec::cli

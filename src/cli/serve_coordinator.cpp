@@ -15,6 +15,7 @@
 namespace dsec::cli {
 
 base::result<void> serve_coordinator(const base::config& c, reloader::reader read) {
+  DSEC_CHECK(check_coordinator(c));
   const auto signals = block_signals();
   const base::paths where(c.state);
   DSEC_TRY(const auto lock, state_lock::acquire(where, c.node.instance, lock_use::serve));

@@ -18,6 +18,7 @@
 #include <string>
 #include <utility>
 
+#include "base/log.hpp"
 #include "net/request_policy.hpp"
 #include "net/ws_session.hpp"
 
@@ -67,6 +68,7 @@ class http_connection final : public peer, public std::enable_shared_from_this<h
     peer_ = there.address().to_string() + ":" + std::to_string(there.port());
     limit_time();
     stream_.async_handshake(
+        beast::role_type::server,
         [self = shared_from_this()](error_code failure) { self->shook_hands(failure); });
   }
 
@@ -186,9 +188,34 @@ class http_connection final : public peer, public std::enable_shared_from_this<h
 
   void upgrade_peer(const http_request& request) {
     if (!is_upgrade(request)) return;
+    if (const auto why = distrust_of_peer()) {
+      base::log::warn("worker_refused", {{"peer", peer_},
+                                         {"code", base::to_string(why->code)},
+                                         {"why", why->message},
+                                         {"ca_file", hub_->peer_ca.string()}});
+      return refuse(why->code, why->message);
+    }
     if (!place_.become_worker())
       return refuse(errc::capacity, "too many workers are connected to this coordinator");
     hand_over({{}, peer_, {}}, hub_->callbacks.peer_opened, peer_traffic);
+  }
+
+  /// A link stays on this host, or both its ends have proven who they are.
+  std::optional<base::error> distrust_of_peer() {
+    if (!stream_.secure()) {
+      if (local_peer_) return std::nullopt;
+      return base::error{errc::permission_denied,
+                         "a link from another host needs TLS: set gateway.tls_cert and "
+                         "peer.ca_file of this coordinator, and peer.ca_file of the worker",
+                         0};
+    }
+    const auto why = stream_.distrust();
+    if (why.empty()) return std::nullopt;
+    return base::error{errc::unauthenticated,
+                       "the certificate of this worker is not trusted: " + why +
+                           "; its peer.cert_file must be in its time, for TLS clients, and signed "
+                           "by what the coordinator's peer.ca_file holds",
+                       0};
   }
 
   [[nodiscard]] bool knows_key(const http_request& request) const {

@@ -12,6 +12,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
+#include <filesystem>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -50,8 +51,12 @@ class hub {
  public:
   using id = std::uint64_t;
 
-  hub(const base::gateway_config& config, listener_callbacks callbacks, const heartbeat& beat)
-      : callbacks(std::move(callbacks)), beat(beat), max_connections_(config.max_connections) {}
+  hub(const base::gateway_config& config, listener_callbacks callbacks, const heartbeat& beat,
+      std::filesystem::path peer_ca = {})
+      : callbacks(std::move(callbacks)),
+        beat(beat),
+        peer_ca(std::move(peer_ca)),
+        max_connections_(config.max_connections) {}
 
   /// What new connections begin with; empty: no TLS.
   void set_certificate(std::shared_ptr<asio::ssl::context> c);
@@ -64,6 +69,7 @@ class hub {
   turns coders;
   const listener_callbacks callbacks;
   const heartbeat beat;
+  const std::filesystem::path peer_ca;  // who signs the certificates of the other ends of links
   std::uint16_t port = 0;
 
   /// Registers a connection. Over the limit it is let in all the same, to be told so, while there

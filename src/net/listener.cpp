@@ -182,7 +182,7 @@ class tcp_listener final : public listener {
   [[nodiscard]] std::uint16_t port() const override { return hub_->port; }
 
   base::result<std::function<void()>> load_certificate() override {
-    DSEC_TRY(auto certificate, load_tls(config_));
+    DSEC_TRY(auto certificate, load_tls(config_, hub_->peer_ca));
     return [h = hub_, certificate = std::move(certificate)] { h->set_certificate(certificate); };
   }
 
@@ -253,9 +253,10 @@ class tcp_listener final : public listener {
 
 base::result<std::unique_ptr<listener>> listener::start(const base::gateway_config& config,
                                                         listener_callbacks callbacks,
-                                                        const heartbeat& beat) {
+                                                        const heartbeat& beat,
+                                                        const std::filesystem::path& peer_ca) {
   auto out = std::make_unique<tcp_listener>(
-      config, std::make_shared<hub>(config, std::move(callbacks), beat));
+      config, std::make_shared<hub>(config, std::move(callbacks), beat, peer_ca));
   DSEC_CHECK(out->open());
   out->run();
   return out;

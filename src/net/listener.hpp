@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -98,14 +99,16 @@ struct heartbeat {
 class listener {
  public:
   /// Binds and starts serving. errc::io with the address when the port is taken; a certificate that
-  /// cannot be used is an error that names the file.
+  /// cannot be used is an error that names the file. A link that comes over TLS must show a
+  /// certificate of `peer_ca`, one without TLS must come from this host.
   static base::result<std::unique_ptr<listener>> start(const base::gateway_config& config,
                                                        listener_callbacks callbacks,
-                                                       const heartbeat& beat = {});
+                                                       const heartbeat& beat = {},
+                                                       const std::filesystem::path& peer_ca = {});
   virtual ~listener() = default;
   [[nodiscard]] virtual std::uint16_t port() const = 0;
-  /// Reads certificate and key again. New connections get them once what it returns was called,
-  /// which cannot fail.
+  /// Reads certificate, key and `peer_ca` again. New connections get them once what this returns
+  /// was called, which cannot fail.
   virtual base::result<std::function<void()>> load_certificate() = 0;
   /// Of new connections.
   virtual void set_max_connections(std::uint32_t n) = 0;

@@ -1,14 +1,18 @@
 #include "net/peer_connector.hpp"
 
 #include <fcntl.h>
+#include <openssl/err.h>
+#include <openssl/sslerr.h>
 
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/ip/address.hpp>
 #include <boost/asio/post.hpp>
+#include <boost/asio/ssl/error.hpp>
 #include <charconv>
 #include <thread>
 #include <utility>
 
+#include "net/tls.hpp"
 #include "net/ws_session.hpp"
 
 namespace dsec::net {
@@ -26,18 +30,25 @@ asio::ip::address address_of(const std::string& host) {
   return asio::ip::make_address(host == "localhost" ? "127.0.0.1" : host, problem);
 }
 
+/// For messages.
+struct own_files {
+  std::string authorities, certificate;
+};
+
 /// One try: a socket and a clock, whichever is first.
 class attempt final : public peer, public std::enable_shared_from_this<attempt> {
  public:
-  attempt(std::shared_ptr<hub> h, hub::id place, peer_address to, session_opened opened,
-          std::function<void(base::error)> failed)
+  attempt(std::shared_ptr<hub> h, hub::id place, peer_address to, own_files files,
+          session_opened opened, std::function<void(base::error)> failed)
       : hub_(std::move(h)),
         place_(hub_, place),
         to_(std::move(to)),
+        files_(std::move(files)),
         opened_(std::move(opened)),
         failed_(std::move(failed)),
-        socket_(executor(hub_->context.get_executor())),
-        timer_(socket_.get_executor()) {}
+        strand_(hub_->context.get_executor()),
+        wire_(socket(strand_), hub_->certificate()),
+        timer_(strand_) {}
 
   void start() {
     place_.attach(weak_from_this());
@@ -45,67 +56,116 @@ class attempt final : public peer, public std::enable_shared_from_this<attempt> 
     timer_.async_wait([self = shared_from_this()](error_code cancelled) {
       if (!cancelled) self->give_up();
     });
-    socket_.async_connect(
+    wire_.tcp_socket().async_connect(
         tcp::endpoint(address_of(to_.host), to_.port),
         [self = shared_from_this()](error_code problem) { self->connected(problem); });
   }
 
-  [[nodiscard]] executor where() { return socket_.get_executor(); }
+  [[nodiscard]] executor where() const { return strand_; }
   void wind_down() override { abort(); }
   void abort() override {
-    asio::post(socket_.get_executor(), [self = shared_from_this()] { self->give_up(); });
+    asio::post(strand_, [self = shared_from_this()] { self->give_up(); });
   }
 
  private:
   void give_up() {
-    error_code ignored;
-    if (!done_) socket_.close(ignored);
+    if (!done_) wire_.close();
   }
 
   void connected(error_code problem) {
+    if (problem) return fail_with(errc::unavailable, "cannot connect to", said(problem));
+    // Boost.Asio opens sockets without O_CLOEXEC: a process that we start would keep it.
+    ::fcntl(wire_.tcp_socket().native_handle(), F_SETFD, FD_CLOEXEC);
+    wire_.tcp_socket().set_option(tcp::no_delay(true), problem);
+    if (!wire_.expect(to_.host))
+      return fail_with(errc::internal, "no certificate can be for", "OpenSSL refuses its address");
+    wire_.async_handshake(
+        boost::beast::role_type::client,
+        [self = shared_from_this()](error_code failure) { self->shook_hands(failure); });
+  }
+
+  void shook_hands(error_code problem) {
+    if (problem) return no_tls(problem);
     done_ = true;
     timer_.cancel();
-    if (problem) {
-      const bool late = problem == asio::error::operation_aborted;
-      return failed_({errc::unavailable,
-                      "cannot connect to coordinator " + to_.text() + ": " +
-                          (late ? "no answer in time" : problem.message()),
-                      0});
+    open_websocket(hub_, std::move(wire_), std::move(place_), to_.text(), "/v1/peer",
+                   {{}, to_.text(), {}}, std::move(opened_), with_own_certificate(), peer_traffic);
+  }
+
+  void no_tls(error_code problem) {
+    const bool distrusted = problem.category() == asio::error::get_ssl_category() &&
+                            ERR_GET_REASON(static_cast<unsigned long>(problem.value())) ==
+                                SSL_R_CERTIFICATE_VERIFY_FAILED;
+    if (!distrusted) {
+      return fail_with(errc::unavailable, "no TLS with",
+                       said(problem) + "; with peer.ca_file here it needs gateway.tls_cert there");
     }
-    // Boost.Asio opens sockets without O_CLOEXEC: a process that we start would keep it.
-    ::fcntl(socket_.native_handle(), F_SETFD, FD_CLOEXEC);
-    socket_.set_option(tcp::no_delay(true), problem);
-    open_websocket(hub_, wire(std::move(socket_), nullptr), std::move(place_), to_.text(),
-                   "/v1/peer", {{}, to_.text(), {}}, std::move(opened_), std::move(failed_),
-                   peer_traffic);
+    fail_with(errc::unauthenticated, "no trust in the certificate of",
+              wire_.distrust() + "; its gateway.tls_cert must be for " + to_.host +
+                  ", in its time, and signed by what peer.ca_file '" + files_.authorities +
+                  "' holds");
+  }
+
+  static std::string said(error_code problem) {
+    return problem == asio::error::operation_aborted ? "no answer in time" : problem.message();
+  }
+
+  void fail_with(errc code, const std::string& what, const std::string& why) {
+    done_ = true;
+    timer_.cancel();
+    failed_({code, what + " coordinator " + to_.text() + ": " + why, 0});
+  }
+
+  /// Who refuses the certificate does not know which file it is of.
+  std::function<void(base::error)> with_own_certificate() {
+    return [failed = std::move(failed_), file = std::move(files_.certificate)](base::error e) {
+      if (e.code == errc::unauthenticated && !file.empty())
+        e.message += "; peer.cert_file is '" + file + "' here";
+      failed(std::move(e));
+    };
   }
 
   std::shared_ptr<hub> hub_;
   hub_place place_;
   peer_address to_;
+  own_files files_;
   session_opened opened_;
   std::function<void(base::error)> failed_;
-  socket socket_;
+  const executor strand_;
+  wire wire_;
   timer timer_;
   bool done_ = false;
 };
 
 class connector final : public peer_connector {
  public:
-  connector()
-      : hub_(std::make_shared<hub>(base::gateway_config{}, listener_callbacks{}, heartbeat{})),
+  explicit connector(const base::config& config)
+      : config_(config),
+        hub_(std::make_shared<hub>(base::gateway_config{}, listener_callbacks{}, heartbeat{})),
         busy_(hub_->context.get_executor()),
         thread_([h = hub_] { h->context.run(); }) {}
   ~connector() override { connector::stop(); }
   connector(const connector&) = delete;
   connector& operator=(const connector&) = delete;
 
+  base::result<std::function<void()>> read_certificate() override {
+    DSEC_TRY(auto fresh, load_link_tls(config_));
+    return [h = hub_, fresh = std::move(fresh)] { h->set_certificate(fresh); };
+  }
+
   void connect(const peer_address& to, session_opened opened,
                std::function<void(base::error)> failed) override {
+    const auto& own = config_.peer;
+    if (own.ca_file.empty() && !to.is_loopback()) {
+      return failed({errc::unsupported,
+                     "coordinator " + to.text() + " is not on loopback: set peer.ca_file", 0});
+    }
     const auto admitted = hub_->enter();
     if (!admitted) return failed({errc::cancelled, "dsecd is stopping", 0});
-    auto one =
-        std::make_shared<attempt>(hub_, admitted->who, to, std::move(opened), std::move(failed));
+    auto one = std::make_shared<attempt>(
+        hub_, admitted->who, to,
+        own_files{base::peer_file(config_, own.ca_file), base::peer_file(config_, own.cert_file)},
+        std::move(opened), std::move(failed));
     asio::post(one->where(), [one] { one->start(); });
   }
 
@@ -120,6 +180,7 @@ class connector final : public peer_connector {
  private:
   static constexpr auto good_bye = 1s;
 
+  const base::config config_;
   std::shared_ptr<hub> hub_;
   asio::executor_work_guard<asio::io_context::executor_type> busy_;
   std::thread thread_;
@@ -127,8 +188,11 @@ class connector final : public peer_connector {
 
 }  // namespace
 
-std::unique_ptr<peer_connector> peer_connector::start() {
-  return std::make_unique<connector>();
+base::result<std::unique_ptr<peer_connector>> peer_connector::start(const base::config& config) {
+  auto out = std::make_unique<connector>(config);
+  DSEC_TRY(const auto use, out->read_certificate());
+  use();
+  return out;
 }
 
 bool peer_address::is_loopback() const {
@@ -160,12 +224,6 @@ base::result<peer_address> parse_peer_address(std::string_view text) {
   error_code unknown;
   asio::ip::make_address(out.host == "localhost" ? "127.0.0.1" : out.host, unknown);
   if (problem != std::errc{} || stop != end || out.port == 0 || unknown) return bad();
-  if (!out.is_loopback()) {
-    return fail(errc::unsupported,
-                "coordinator address '" + std::string(text) +
-                    "' is not on loopback: the peer link has no TLS yet; use a tunnel that ends on "
-                    "127.0.0.1");
-  }
   return out;
 }
 

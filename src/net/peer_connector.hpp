@@ -22,15 +22,23 @@ struct peer_address {
   [[nodiscard]] std::string text() const;
 };
 
-/// HOST:PORT or [HOST]:PORT. errc::invalid_argument; errc::unsupported off loopback.
+/// HOST:PORT or [HOST]:PORT. errc::invalid_argument.
 base::result<peer_address> parse_peer_address(std::string_view text);
 
 class peer_connector {
  public:
-  static std::unique_ptr<peer_connector> start();
+  /// With peer.ca_file links are TLS: we show peer.cert_file, and a coordinator must show a
+  /// certificate of those authorities for the address that was dialled. A file that cannot be used
+  /// is an error that names it.
+  static base::result<std::unique_ptr<peer_connector>> start(const base::config& config);
   virtual ~peer_connector() = default;
 
-  /// Tries once, for some seconds: then one of the two is called.
+  /// Reads these files again; nothing is changed before what it returns is called. Links opened
+  /// from then on are opened with them.
+  virtual base::result<std::function<void()>> read_certificate() = 0;
+
+  /// Tries once, for some seconds: then one of the two is called. errc::unsupported off loopback
+  /// without TLS; errc::unauthenticated when one side does not believe the other's certificate.
   virtual void connect(
       const peer_address& to,
       std::function<session_handler(std::shared_ptr<ws_session>, connection_info)> opened,

@@ -5,6 +5,8 @@
 #include <charconv>
 #include <nlohmann/json.hpp>
 
+#include "base/text.hpp"
+
 namespace dsec::net {
 namespace {
 
@@ -144,6 +146,22 @@ std::string error_body(base::errc code, std::string_view message) {
                                  {"message", message},
                                  {"retryable", base::retryable(code)}}}};
   return body.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+std::optional<base::error> read_error_body(std::string_view body) {
+  constexpr std::size_t longest_body = 8U << 10U, longest_message = 1U << 10U;
+  if (body.size() > longest_body) return std::nullopt;
+  const auto parsed = nlohmann::json::parse(body, nullptr, false);
+  const auto* error = parsed.is_object() && parsed.contains("error") ? &parsed["error"] : nullptr;
+  const auto text = [&](const char* key) -> const std::string* {
+    if (error == nullptr || !error->is_object() || !error->contains(key)) return nullptr;
+    return (*error)[key].get_ptr<const std::string*>();
+  };
+  const auto* code = text("code");
+  const auto* message = text("message");
+  const auto known = code != nullptr ? base::parse_errc(*code) : std::nullopt;
+  if (!known || *known == base::errc::ok || message == nullptr) return std::nullopt;
+  return base::error{*known, base::shown(*message, longest_message), 0};
 }
 
 std::optional<std::string_view> path_of(std::string_view target) {

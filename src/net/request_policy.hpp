@@ -46,6 +46,8 @@ std::string ticket_body(std::string_view ticket, std::chrono::seconds lifetime);
 
 /// {"error":{"code":…,"message":…,"retryable":…}}
 std::string error_body(base::errc code, std::string_view message);
+/// What such a body says, of whatever came instead of what was asked for.
+std::optional<base::error> read_error_body(std::string_view body);
 
 /// The path of a request target without its query; nullopt unless it is in origin form ("/…").
 std::optional<std::string_view> path_of(std::string_view target);

@@ -38,6 +38,14 @@ class wire {
   /// Whether the certificate that this connection was shown is for a name or address.
   bool certified_for(const std::string& host);
 
+  /// Before the handshake, as its client: the other side's certificate must be for this address, or
+  /// for the name when it is none. False: it cannot be asked for that.
+  bool expect(const std::string& host);
+
+  /// Why the certificate of the other side is not trusted; empty when it is. After the handshake,
+  /// also one that has failed for that.
+  std::string distrust();
+
   /// What a client without TLS gets is an answer it can read. After a handshake that has failed.
   void drop_tls() {
     auto s = std::move(tcp_socket());
@@ -45,10 +53,12 @@ class wire {
   }
 
   template <class Handler>
-  void async_handshake(Handler&& done) {
+  void async_handshake(boost::beast::role_type as, Handler&& done) {
     if (auto* tls = std::get_if<tls_stream>(&end_))
-      return static_cast<void>(
-          tls->async_handshake(asio::ssl::stream_base::server, std::forward<Handler>(done)));
+      return static_cast<void>(tls->async_handshake(as == boost::beast::role_type::server
+                                                        ? asio::ssl::stream_base::server
+                                                        : asio::ssl::stream_base::client,
+                                                    std::forward<Handler>(done)));
     asio::post(get_executor(), boost::beast::bind_front_handler(std::forward<Handler>(done),
                                                                 boost::system::error_code()));
   }

@@ -35,12 +35,16 @@ void session::connect(const std::string& host, const std::string& path,
                       std::function<void(base::error)> failed) {
   place_.attach(weak_from_this());
   configure();
+  auto answer = std::make_shared<websocket::response_type>();
   stream_->async_handshake(
-      host, path,
-      operation([host, path, failed = std::move(failed)](session& s, error_code problem) {
+      *answer, host, path,
+      operation([host, path, answer, failed = std::move(failed)](session& s, error_code problem) {
         if (problem) {
-          failed({base::errc::unavailable,
-                  host + path + " does not take the connection: " + problem.message(), 0});
+          auto why = problem == websocket::error::upgrade_declined ? read_error_body(answer->body())
+                                                                   : std::nullopt;
+          if (!why) why = base::error{base::errc::unavailable, problem.message(), 0};
+          why->message = host + path + " does not take the connection: " + why->message;
+          failed(*std::move(why));
         }
         s.accepted(problem);
       }));

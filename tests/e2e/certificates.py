@@ -24,7 +24,7 @@ class Authority:
     def make(cls, directory: Path) -> Authority:
         directory.mkdir(exist_ok=True)
         openssl(
-            "req", "-x509", *KEY, "-days", "2", "-subj", "/CN=CA of a test",
+            "req", "-x509", *KEY, "-days", "2", "-subj", f"/CN=CA of {directory.name}",
             "-keyout", directory / "ca.key", "-out", directory / "ca.pem",
         )  # fmt: skip
         return cls(directory)

@@ -42,12 +42,16 @@ def to_toml(tables: dict[str, Any]) -> str:
 class Cluster:
     """What a test uses of a `Daemon`, of all its processes together."""
 
+    process: type[Daemon] = Daemon
+
     def __init__(self, name: str, workers: int = 2, config: str = "", **arguments: Any):
         """`config` is that of every process; `arguments` are `Daemon`'s, for every one of them."""
-        self.coordinator = Daemon(name, config, role="coordinator", **arguments)
+        self.coordinator = self.process(name, config, role="coordinator", **arguments)
         shared = tomllib.loads(config)
         self.workers = [
-            Daemon(f"{name}-w{i}", to_toml(self._worker(shared, i)), role="worker", **arguments)
+            self.process(
+                f"{name}-w{i}", to_toml(self._worker(shared, i)), role="worker", **arguments
+            )
             for i in range(1, workers + 1)
         ]
 

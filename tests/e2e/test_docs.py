@@ -103,7 +103,7 @@ def run(example: Example, daemon: Daemon, programs: Path) -> None:
         command = ["bash", "-euo", "pipefail", "-c", code]
     done = subprocess.run(
         command, cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=100,
-        env={**os.environ, "PATH": f"{programs}:{os.environ['PATH']}"},
+        env={**os.environ, "PATH": f"{programs}:{os.environ['PATH']}", "TMPDIR": str(programs)},
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 
 import prometheus
 import pytest
 from conftest import TINY
 from daemon import Daemon
 from host import eventually
+from network import ADDRESS, Network
 
 from libdsec import NotFoundError, Sandbox
 
@@ -74,45 +74,22 @@ def test_phases_survive_the_next_daemon_and_a_launcher_that_dies_is_counted(own)
     assert eventually(lambda: value(fetch(own), "dsec_sandboxes", phase="stopped") == 1)
 
 
-ASK = """
-import sys, urllib.error, urllib.request
-url, key = sys.argv[1], sys.argv[2]
-request = urllib.request.Request(url)
-if key:
-    request.add_header("Authorization", "Bearer " + key)
-try:
-    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with direct.open(request, timeout=10) as answer:
-        print(answer.status, answer.read().decode(), end="")
-except urllib.error.HTTPError as error:
-    print(error.code, error.read().decode(), end="")
-"""
-ADDRESS = "10.99.0.1"
-
-
 @pytest.fixture
 def far(own):
     """A daemon that listens on an address that is not loopback, in a network of its own."""
     own.leave()
-    own.wrapper = [
-        "unshare", "-n", "sh", "-c",
-        f'ip link set lo up && ip address add {ADDRESS}/32 dev lo && exec "$@"', "sh",
-    ]  # fmt: skip
     own.config.write_text(f"[gateway]\nbind = '{ADDRESS}'\nallow_plaintext = true\n")
-    own.start()
-    yield own
-    own.stop()  # nothing reaches it from outside its network
+    with Network() as network:
+        own.wrapper, own.network = network.enter, network
+        own.start()
+        yield own
+        own.stop()  # nothing reaches it from outside its network
 
 
 def test_off_loopback_the_page_needs_the_key(far):
     def ask(path: str, key: str) -> tuple[int, str]:
-        done = subprocess.run(
-            ["nsenter", "-t", str(far.pid), "-n", sys.executable, "-c", ASK,
-             f"http://{ADDRESS}:{far.port}{path}", key],
-            capture_output=True, text=True, timeout=20, check=True,
-        )  # fmt: skip
-        status, _, body = done.stdout.partition(" ")
-        return int(status), body
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        return far.network.ask(f"http://{ADDRESS}:{far.port}{path}", headers)
 
     status, body = ask("/metrics", "")
     assert status == 401

@@ -304,7 +304,8 @@ def starts(tmp_path: Path, role: str, config: dict[str, object], code: int) -> s
 def test_a_worker_that_is_set_up_wrongly_says_what_is_missing(tmp_path: Path):
     assert "needs peer.coordinators" in starts(tmp_path, "worker", {}, 64)
     far = {"peer": {"coordinators": ["10.0.0.1:7070"]}}
-    assert "is not on loopback" in starts(tmp_path, "worker", far, 69)
+    refused = starts(tmp_path, "worker", far, 64)
+    assert "is not on loopback" in refused and "peer.ca_file" in refused
     name = {"peer": {"coordinators": ["coordinator:7070"]}}
     assert "is not ADDRESS:PORT" in starts(tmp_path, "worker", name, 64)
     here = {"coordinators": ["127.0.0.1:7070"], "secret_file": tmp_path / "secret"}
@@ -315,6 +316,11 @@ def test_a_worker_that_is_set_up_wrongly_says_what_is_missing(tmp_path: Path):
     (tmp_path / "secret").chmod(0o600)
     (tmp_path / "secret").write_text("short")
     assert "holds less than 32 characters" in starts(tmp_path, "worker", {"peer": here}, 64)
+
+
+def test_a_coordinator_with_tls_needs_the_authorities_of_its_workers(tmp_path: Path):
+    tls = {"gateway": {"tls_cert": tmp_path / "cert.pem", "tls_key": tmp_path / "key.pem"}}
+    assert "needs peer.ca_file" in starts(tmp_path, "coordinator", tls, 64)
 
 
 def test_a_coordinator_needs_no_root_and_is_purged_like_any_other(tmp_path: Path):

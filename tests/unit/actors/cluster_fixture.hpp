@@ -67,6 +67,9 @@ class pipe_connector final : public net::peer_connector {
       std::function<net::session_handler(std::shared_ptr<net::ws_session>, net::connection_info)>
           opened,
       std::function<void(base::error)> failed) override;
+  base::result<std::function<void()>> read_certificate() override {
+    return [] {};
+  }
   void stop() override {}
 
   std::shared_ptr<pipe_end> worker_end, coordinator_end;  // of the last link

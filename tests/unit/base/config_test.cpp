@@ -92,6 +92,48 @@ TEST_CASE("TLS takes certificate and key, and a version that is safe") {
   CHECK(error_of("[gateway]\nallow_plaintext = 1\n").find("true or false") != std::string::npos);
 }
 
+TEST_CASE("a link that leaves this host needs TLS, and a worker a certificate for it") {
+  const auto worker = [](const std::string& where, const std::string& rest = {}) {
+    return "[peer]\ncoordinators = ['" + where + "']\n" + rest;
+  };
+  const std::string tls = "ca_file = 'a'\ncert_file = 'b'\nkey_file = 'c'\n";
+  for (const char* far :
+       {"10.0.0.1:7070", "[2001:db8::1]:7070", "[fe80::1%lo]:7070", "0.0.0.0:1"}) {
+    INFO(far);
+    const auto refused = error_of(worker(far));
+    for (const char* named : {far, "not on loopback", "peer.ca_file", "peer.key_file"})
+      CHECK(refused.find(named) != std::string::npos);
+    CHECK(parse_config(worker(far, tls), "t"));
+  }
+  for (const char* near : {"127.0.0.1:7070", "127.3.2.1:1", "[::1]:7070", "localhost:7070"}) {
+    INFO(near);
+    CHECK(parse_config(worker(near), "t"));
+    CHECK(parse_config(worker(near, tls), "t"));
+  }
+  CHECK(error_of(worker("127.0.0.1:1", "ca_file = 'a'\n")).find("go together") !=
+        std::string::npos);
+  CHECK(error_of(worker("127.0.0.1:1", "cert_file = 'b'\nkey_file = 'c'\n")).find("peer.ca_file") !=
+        std::string::npos);
+  CHECK(error_of(worker("127.0.0.1:1", "ca_file = 'a'\ncert_file = 'b'\n")).find("peer.key_file") !=
+        std::string::npos);
+}
+
+TEST_CASE("a coordinator asks for certificates only where it shows its own") {
+  const std::string asks = "[peer]\nca_file = 'a'\n";
+  CHECK(error_of(asks).find("gateway.tls_cert") != std::string::npos);
+  CHECK(parse_config("[gateway]\ntls_cert = 'a'\ntls_key = 'b'\n" + asks, "t"));
+  CHECK(error_of("[peer]\ncert_file = 'a'\nkey_file = 'b'\n").find("is a worker's") !=
+        std::string::npos);
+}
+
+TEST_CASE("files of [peer] are relative to the state directory") {
+  dsec::base::config c;
+  c.state = "/srv/dsec";
+  CHECK(dsec::base::peer_file(c, "ca.pem") == "/srv/dsec/ca.pem");
+  CHECK(dsec::base::peer_file(c, "/etc/ca.pem") == "/etc/ca.pem");
+  CHECK(dsec::base::peer_file(c, "").empty());
+}
+
 TEST_CASE("what may change while dsecd runs is told from what needs a restart") {
   const dsec::base::config running;
   CHECK(dsec::base::changed_keys(running, running).empty());

@@ -6,14 +6,14 @@
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
-#include <condition_variable>
 #include <deque>
 #include <mutex>
 
-#include "gateway_fixture.hpp"
 #include "proto/peer.hpp"
-#include "raw_client.hpp"
 #include "support/eventually.hpp"
+#include "unit/net/gateway_fixture.hpp"
+#include "unit/net/link_end.hpp"
+#include "unit/net/raw_client.hpp"
 
 using namespace dsec::net;
 using namespace dsec::net::test;
@@ -28,40 +28,6 @@ errc refusal_of(std::string_view text) {
   return a ? errc::ok : a.error().code;
 }
 
-/// What happened to one end, for another thread to wait for.
-struct end {
-  std::mutex mutex;
-  std::condition_variable changed;
-  std::shared_ptr<ws_session> session;
-  std::vector<std::size_t> sizes;  // of messages
-  std::vector<base::error> failures;
-  int closed = 0;
-
-  session_handler serve(std::shared_ptr<ws_session> s) {
-    s->grant(100);
-    note([&] { session = std::move(s); });
-    return {.message =
-                [this](const proto::frame& f) { note([&] { sizes.push_back(f.bytes().size()); }); },
-            .malformed = [this](base::error e) { note([&] { failures.push_back(std::move(e)); }); },
-            .room = {},
-            .closed = [this] { note([&] { ++closed; }); }};
-  }
-  void fail(base::error e) {
-    note([&] { failures.push_back(std::move(e)); });
-  }
-  template <class F>
-  void note(F f) {
-    const std::lock_guard lock(mutex);
-    f();
-    changed.notify_all();
-  }
-  template <class F>
-  bool eventually(F f) {
-    std::unique_lock lock(mutex);
-    return changed.wait_for(lock, patience, f);
-  }
-};
-
 proto::frame message_of(std::size_t bytes) {
   capnp::MallocMessageBuilder m;
   m.initRoot<proto::PeerMessage>().initBody().initReply().initReply(static_cast<unsigned>(bytes));
@@ -70,7 +36,7 @@ proto::frame message_of(std::size_t bytes) {
 
 }  // namespace
 
-TEST_CASE("addresses of coordinators are checked, and must be on loopback") {
+TEST_CASE("addresses of coordinators are checked") {
   CHECK(parse_peer_address("127.0.0.1:7070")->text() == "127.0.0.1:7070");
   CHECK(parse_peer_address("[::1]:80")->text() == "[::1]:80");
   CHECK(parse_peer_address("localhost:1")->is_loopback());
@@ -79,9 +45,18 @@ TEST_CASE("addresses of coordinators are checked, and must be on loopback") {
     INFO(bad);
     CHECK(refusal_of(bad) == errc::invalid_argument);
   }
-  CHECK(refusal_of("10.0.0.1:7070") == errc::unsupported);
-  CHECK(refusal_of("[2001:db8::1]:7070") == errc::unsupported);
-  CHECK(refusal_of("0.0.0.0:7070") == errc::unsupported);
+  CHECK_FALSE(parse_peer_address("[2001:db8::1]:7070")->is_loopback());
+}
+
+TEST_CASE("without TLS no link leaves this host") {
+  const auto connector = start({});
+  for (const char* far : {"10.0.0.1:7070", "[2001:db8::1]:7070", "0.0.0.0:7070"}) {
+    end ours;
+    ours.dial(*connector, *parse_peer_address(far));
+    REQUIRE(ours.eventually([&] { return ours.failures.size() == 1; }));
+    CHECK(ours.failures[0].code == errc::unsupported);
+    CHECK(ours.failures[0].message.find("peer.ca_file") != std::string::npos);
+  }
 }
 
 TEST_CASE("a link carries messages both ways, small ones until both trust each other") {
@@ -94,10 +69,8 @@ TEST_CASE("a link carries messages both ways, small ones until both trust each o
                .get = [](const http_get&) { return std::optional<http_answer>(); },
                .peer_opened = [&](auto s, const auto&) { return theirs.serve(std::move(s)); }});
   REQUIRE(door);
-  const auto connector = peer_connector::start();
-  connector->connect(
-      {"127.0.0.1", (*door)->port()}, [&](auto s, const auto&) { return ours.serve(std::move(s)); },
-      [&](base::error e) { ours.fail(std::move(e)); });
+  const auto connector = start({});
+  ours.dial(*connector, {"127.0.0.1", (*door)->port()});
   REQUIRE(ours.eventually([&] { return ours.session != nullptr; }));
   REQUIRE(theirs.eventually([&] { return theirs.session != nullptr; }));
   ours.session->send(message_of(100));
@@ -140,10 +113,8 @@ TEST_CASE("a worker comes in where clients have taken all places") {
   raw_client first((*door)->port());
   REQUIRE(first.upgrade("right-key") == 101);
   REQUIRE(raw_client((*door)->port()).upgrade("right-key") == 503);
-  const auto connector = peer_connector::start();
-  connector->connect(
-      {"127.0.0.1", (*door)->port()}, [&](auto s, const auto&) { return ours.serve(std::move(s)); },
-      [&](base::error e) { ours.fail(std::move(e)); });
+  const auto connector = start({});
+  ours.dial(*connector, {"127.0.0.1", (*door)->port()});
   CHECK(ours.eventually([&] { return ours.session != nullptr; }));
   CHECK(ours.failures.empty());
   connector->stop();
@@ -166,12 +137,9 @@ TEST_CASE("who never proves to be a worker loses its place to those that come af
                                      return theirs.emplace_back().serve(std::move(s));
                                    }});
   REQUIRE(door);
-  const auto connector = peer_connector::start();
+  const auto connector = start({});
   const auto connect = [&](end& one) {
-    connector->connect(
-        {"127.0.0.1", (*door)->port()},
-        [&](auto s, const auto&) { return one.serve(std::move(s)); },
-        [&](base::error e) { one.fail(std::move(e)); });
+    one.dial(*connector, {"127.0.0.1", (*door)->port()});
     REQUIRE(one.eventually([&] { return one.session != nullptr; }));
   };
   /// Once the listener has it, too.
@@ -208,22 +176,21 @@ TEST_CASE("who never proves to be a worker loses its place to those that come af
 TEST_CASE("who does not take links says so, and so does nobody at all") {
   gateway_fixture client_door;  // of --role=all
   end ours;
-  const auto connector = peer_connector::start();
-  const auto opened = [&](auto s, const auto&) { return ours.serve(std::move(s)); };
-  const auto failed = [&](base::error e) { ours.fail(std::move(e)); };
-  connector->connect({"127.0.0.1", client_door.port()}, opened, failed);
-  REQUIRE(ours.eventually([&] { return ours.failures.size() == 1; }));
-  CHECK(ours.failures[0].code == errc::unavailable);
+  const auto connector = start({});
   const auto port = client_door.port();
+  ours.dial(*connector, {"127.0.0.1", port});
+  REQUIRE(ours.eventually([&] { return ours.failures.size() == 1; }));
+  CHECK(ours.failures[0].code == errc::not_found);
+  CHECK(ours.failures[0].message.find("nothing at '/v1/peer'") != std::string::npos);
   client_door.door->stop();
-  connector->connect({"127.0.0.1", port}, opened, failed);
+  ours.dial(*connector, {"127.0.0.1", port});
   REQUIRE(ours.eventually([&] { return ours.failures.size() == 2; }));
   CHECK(ours.failures[1].code == errc::unavailable);
   CHECK(ours.failures[1].message.find("127.0.0.1:" + std::to_string(port)) != std::string::npos);
   CHECK(ours.session == nullptr);
   connector->stop();
   // After the end too whoever asks is told.
-  connector->connect({"127.0.0.1", port}, opened, failed);
+  ours.dial(*connector, {"127.0.0.1", port});
   CHECK(ours.eventually([&] { return ours.failures.size() == 3; }));
 }
 
@@ -238,11 +205,8 @@ TEST_CASE("a connector that stops does not wait for tries that are under way") {
   REQUIRE(::listen(fd, 1) == 0);
   REQUIRE(::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) == 0);
   end ours;
-  const auto connector = peer_connector::start();
-  connector->connect(
-      {"127.0.0.1", ntohs(address.sin_port)},
-      [&](auto s, const auto&) { return ours.serve(std::move(s)); },
-      [&](base::error e) { ours.fail(std::move(e)); });
+  const auto connector = start({});
+  ours.dial(*connector, {"127.0.0.1", ntohs(address.sin_port)});
   const auto began = std::chrono::steady_clock::now();
   connector->stop();
   CHECK(std::chrono::steady_clock::now() - began < std::chrono::seconds(5));

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 using namespace dsec::net;
+using dsec::base::errc;
 
 TEST_CASE("Host names this door or it is refused") {
   const local_door door{"127.0.0.1", 7070};
@@ -89,4 +90,21 @@ TEST_CASE("a ticket is found among the subprotocols, and one of them is answered
   CHECK(chosen_subprotocol("chat, dsec.ticket.abc") == "dsec.ticket.abc");
   CHECK(chosen_subprotocol("chat").empty());
   CHECK(chosen_subprotocol("").empty());
+}
+
+TEST_CASE("what a refusal says is read back, and what else may come is no refusal") {
+  const auto body = dsec::net::error_body(errc::unauthenticated, "no \"trust\" in it");
+  const auto read = read_error_body(body);
+  REQUIRE(read);
+  CHECK(read->code == errc::unauthenticated);
+  CHECK(read->message == "no \"trust\" in it");
+  for (const char* other :
+       {"", "<html>", "[]", "7", R"({"error":7})", R"({"error":{}})", R"({"error":{"code":"io"}})",
+        R"({"error":{"code":7,"message":"a"}})", R"({"error":{"code":"io","message":7}})",
+        R"({"error":{"code":"nothing-known","message":"a"}})",
+        R"({"error":{"code":"ok","message":"a"}})"}) {
+    INFO(other);
+    CHECK_FALSE(read_error_body(other));
+  }
+  CHECK_FALSE(read_error_body(dsec::net::error_body(errc::io, std::string(100'000, 'a'))));
 }
