@@ -14,7 +14,8 @@ void pipe_connector::connect(
         opened,
     std::function<void(base::error)> failed) {
   const auto to = of_.system ? of_.cluster->get() : actors::cluster_actor();
-  if (!to || unplugged) return failed({base::errc::unavailable, "connection refused", 0});
+  ++tries;
+  if (!to || unplugged) return failed(refusal);
   worker_end = std::make_shared<pipe_end>();
   coordinator_end = std::make_shared<pipe_end>();
   worker_end->other = coordinator_end;

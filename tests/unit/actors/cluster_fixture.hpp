@@ -74,6 +74,8 @@ class pipe_connector final : public net::peer_connector {
 
   std::shared_ptr<pipe_end> worker_end, coordinator_end;  // of the last link
   bool unplugged = false;
+  base::error refusal{base::errc::unavailable, "connection refused", 0};  // while it is unplugged
+  int tries = 0;
 
  private:
   cluster_fixture& of_;

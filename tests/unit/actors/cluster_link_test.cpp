@@ -111,6 +111,24 @@ TEST_CASE("who says nothing that proves anything is hung up on") {
   }
 }
 
+TEST_CASE("who does not believe a certificate is asked again, but not at once") {
+  cluster_fixture c({"w1"});
+  auto& link = *c.workers.at("w1").connector;
+  link.unplugged = true;
+  link.refusal.code = dsec::base::errc::unauthenticated;
+  c.cut("w1");
+  c.advance(200ms);
+  const auto tried = link.tries;
+  c.advance(4s);
+  CHECK(link.tries == tried);
+  link.refusal.code = dsec::base::errc::unavailable;
+  c.advance(1500ms);
+  CHECK(link.tries > tried);
+  const auto again = link.tries;
+  c.advance(4s);
+  CHECK(link.tries > again + 2);
+}
+
 TEST_CASE("a request that is under way when the link is lost is asked again over the next") {
   cluster_fixture c({"w1"}, holding());
   client alice(c, "alice");
