@@ -25,11 +25,11 @@ command_waits::~command_waits() {
   }
 }
 
-bool command_waits::has_room() {
-  if (size_ < most) return true;
+bool command_waits::has_room(std::size_t limit) {
+  if (size_ < limit) return true;
   for (auto& [command_id, w] : take([](const command_wait& x) { return x.who.gone(); }))
     w.who.abandon();
-  return size_ < most;
+  return size_ < limit;
 }
 
 void command_waits::add(const std::string& command_id, command_wait w) {

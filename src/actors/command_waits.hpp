@@ -33,8 +33,8 @@ class command_waits {
   command_waits(const command_waits&) = delete;
   command_waits& operator=(const command_waits&) = delete;
 
-  /// Whether one more may wait.
-  [[nodiscard]] bool has_room();
+  /// Whether one more may wait where there are `limit` at most.
+  [[nodiscard]] bool has_room(std::size_t limit = most);
   void add(const std::string& command_id, command_wait w);
   /// Who has waited long enough for a command in this state.
   std::vector<command_wait> ready(const command& c);

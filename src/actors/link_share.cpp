@@ -9,9 +9,9 @@ void link_share::hold(const std::string& who, std::uint64_t call, std::size_t by
 
 bool link_share::may_go(const line& l) const {
   if (l.held.empty()) return false;
-  if (l.under_way == 0) return true;
-  const auto bytes = l.held.front().second;
-  return l.under_way + bytes <= most_of_one && under_way_ + bytes <= proto::max_link_bytes;
+  const auto all = under_way_ + l.held.front().second;
+  if (l.under_way == 0) return under_way_ == 0 || all <= most_of_all;
+  return l.under_way + l.held.front().second <= most_of_one && all <= proto::max_link_bytes;
 }
 
 std::optional<std::uint64_t> link_share::next() {

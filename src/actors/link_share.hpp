@@ -1,5 +1,5 @@
 // What of large requests and replies is under way on a link, and whose turn is next. One principal
-// has at most a quarter of the link, and whoever has nothing under way may always have one: so
+// has at most a quarter of the link, and whoever has nothing under way may have one soon: so
 // nobody, however much he sends or however long his answers take, keeps the link from others. What
 // waits does so in its principal's line; principals take turns. Pure; belongs to one link's state.
 #pragma once
@@ -19,6 +19,9 @@ namespace dsec::actors {
 class link_share {
  public:
   static constexpr std::size_t most_of_one = proto::max_link_bytes / 4;
+  /// With those of principals that have nothing else under way. Should all of it come back at once,
+  /// it must not close the link (proto::max_peer_queued_bytes).
+  static constexpr std::size_t most_of_all = proto::max_link_bytes / 2 * 3;
 
   void hold(const std::string& who, std::uint64_t call, std::size_t bytes);
   /// The next call that may go; its bytes are under way from now on.

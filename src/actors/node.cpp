@@ -86,6 +86,10 @@ void node_state::let_go_held() {
 
 /// Its bytes are where they belong, or nowhere: its client may send more.
 void node_state::on_taken(std::uint64_t call_id) {
+  if (const auto late = untaken.extract(call_id)) {
+    share.release(late.mapped().first, late.mapped().second);
+    return let_go_held();
+  }
   const auto it = calls.find(call_id);
   if (it == calls.end() || !it->second.sent || it->second.bytes == 0) return;  // it was answered
   auto& p = it->second;
@@ -95,13 +99,20 @@ void node_state::on_taken(std::uint64_t call_id) {
   let_go_held();
 }
 
+/// Nobody waits for its answer any more. A large request that was sent may be with the worker all
+/// the same, even when it is answered: its deadline may have passed there.
 node_state::pending node_state::take(std::unordered_map<std::uint64_t, pending>::iterator it) {
   if (!it->second.sent && is_create(it->second.request)) ++unsent;
   auto p = std::move(it->second);
   const auto id = it->first;
   calls.erase(it);
   const auto& who = p.request.from->principal;
-  p.sent ? share.release(who, p.weight) : share.drop(who, id);
+  if (!p.sent) {
+    share.drop(who, id);
+  } else {
+    if (p.bytes > 0) untaken.emplace(id, std::pair(who, p.bytes));
+    share.release(who, p.weight - p.bytes);
+  }
   return p;
 }
 

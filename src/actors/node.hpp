@@ -75,7 +75,10 @@ struct node_state {
   std::map<const caller*, channel> channels;
   std::unordered_map<std::uint64_t, pending> calls;
   std::unordered_map<std::uint64_t, caf::typed_response_promise<found_key>> key_calls;
-  link_share share;           // of the large ones
+  /// Large requests that the worker has not taken, though nobody waits for their answers any more:
+  /// who sent them, and their bytes.
+  std::unordered_map<std::uint64_t, std::pair<std::string, std::size_t>> untaken;
+  link_share share;          // of the large ones
   std::uint64_t unsent = 0;  // creates that never left here
   alarm deadlines;
 

@@ -222,8 +222,8 @@ caf::result<reply> sandbox_state::on_kill_command(const call& c,
     if (!ok && ok.error().code != errc::not_found) return refusal(c, ok.error());
     if (!ok) book->commands.want_kill(command_id);  // still on its way to the instance
   }
-  // Not refused for want of room: who waits for too much can still end it.
-  static_cast<void>(waits.has_room());
+  // Who waits for too much can still end it, and in the end does not hear how it ended.
+  if (!waits.has_room(2 * command_waits::most)) return reply(command_reply(c.id, id(), *known));
   return join_command(command_id,
                       {make_waiter(c), false, false, inline_limit(request.getInlineLimit())});
 }

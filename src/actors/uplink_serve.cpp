@@ -18,11 +18,13 @@ namespace {
 
 /// Tells the coordinator when nobody holds a large request any more: on whatever thread that is.
 struct taken_notice {
-  std::shared_ptr<net::ws_session> link;
+  std::weak_ptr<net::ws_session> link;
   std::uint64_t call_id;
-  taken_notice(std::shared_ptr<net::ws_session> l, std::uint64_t id)
+  taken_notice(std::weak_ptr<net::ws_session> l, std::uint64_t id)
       : link(std::move(l)), call_id(id) {}
-  ~taken_notice() { link->send(taken_frame(call_id)); }
+  ~taken_notice() {
+    if (const auto open = link.lock()) open->send(taken_frame(call_id));
+  }
   taken_notice(const taken_notice&) = delete;
   taken_notice& operator=(const taken_notice&) = delete;
 };

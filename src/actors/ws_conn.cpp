@@ -195,9 +195,9 @@ std::string ws_conn_state::own_trace(std::uint64_t serial) {
   return own_traces + std::to_string(serial);
 }
 
-bool ws_conn_state::room_for(std::size_t bytes) {
-  if (large.promised() + bytes > proto::max_promised_bytes) return false;
-  return args.session->queued_at_most(proto::max_promised_bytes - large.promised() - bytes);
+bool ws_conn_state::room_for(std::size_t bytes, std::size_t most) {
+  if (large.promised() + bytes > most) return false;
+  return args.session->queued_at_most(most - large.promised() - bytes);
 }
 
 void ws_conn_state::hold_or_route(pending& p) {
@@ -317,16 +317,20 @@ ws_conn_state::pending* ws_conn_state::waiting(std::uint64_t id, std::uint64_t s
   return it == in_flight.end() || it->second.serial != serial ? nullptr : &it->second;
 }
 
+/// Any number of those who wait for output may get it at once.
+bool ws_conn_state::room_for_unpromised(const pending& p, std::size_t bytes) {
+  if (p.which == body::READ_OUTPUT)
+    return room_for(bytes, proto::max_promised_bytes + proto::max_unpromised_bytes);
+  return bytes <= large_reply || room_for(bytes);
+}
+
 void ws_conn_state::finish(std::uint64_t id, std::uint64_t serial, const proto::frame& answer) {
   const auto* p = waiting(id, serial);
   if (p == nullptr) return;
   const auto bytes = answer.bytes().size();
   large.end(serial);
   note_answer(*p, answer);
-  // Any number of those who wait for output may get it at once.
-  const bool may_be_cut =
-      p->promised == 0 && (bytes > large_reply || p->which == body::READ_OUTPUT);
-  const bool cut = may_be_cut && !room_for(bytes);
+  const bool cut = p->promised == 0 && !room_for_unpromised(*p, bytes);
   in_flight.erase(id);
   send(cut ? without_output(answer) : answer);
   let_go_held();

@@ -115,7 +115,8 @@ struct ws_conn_state {
   void let_go_held();
   std::string own_trace(std::uint64_t serial);
   std::string trace_of(proto::Request::Reader request, std::uint64_t serial);
-  bool room_for(std::size_t bytes);
+  bool room_for(std::size_t bytes, std::size_t most = proto::max_promised_bytes);
+  bool room_for_unpromised(const pending& p, std::size_t bytes);
   void route(pending& p);
   void ask_gateway(pending& p);
   void find(const pending& p);

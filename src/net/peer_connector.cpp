@@ -69,10 +69,13 @@ class attempt final : public peer, public std::enable_shared_from_this<attempt> 
 
  private:
   void give_up() {
-    if (!done_) wire_.close();
+    if (done_) return;
+    late_ = true;
+    wire_.close();
   }
 
   void connected(error_code problem) {
+    if (late_) problem = asio::error::operation_aborted;
     if (problem) return fail_with(errc::unavailable, "cannot connect to", said(problem));
     // Boost.Asio opens sockets without O_CLOEXEC: a process that we start would keep it.
     ::fcntl(wire_.tcp_socket().native_handle(), F_SETFD, FD_CLOEXEC);
@@ -85,6 +88,7 @@ class attempt final : public peer, public std::enable_shared_from_this<attempt> 
   }
 
   void shook_hands(error_code problem) {
+    if (late_) problem = asio::error::operation_aborted;
     if (problem) return no_tls(problem);
     done_ = true;
     timer_.cancel();
@@ -135,6 +139,7 @@ class attempt final : public peer, public std::enable_shared_from_this<attempt> 
   wire wire_;
   timer timer_;
   bool done_ = false;
+  bool late_ = false;
 };
 
 class connector final : public peer_connector {

@@ -43,6 +43,8 @@ inline constexpr std::size_t max_pending_bytes = 32U << 20U;
 /// further requests for such wait their turn, and output that would come inline is left to be asked
 /// for.
 inline constexpr std::size_t max_promised_bytes = 48U << 20U;
+/// Of output that was waited for, queued beyond that: it comes while promises are not kept.
+inline constexpr std::size_t max_unpromised_bytes = 4U << 20U;
 /// Streams open on one connection, and what one of them may have on its way to the socket: together
 /// with the promises above less than what closes a connection (max_queued_bytes).
 inline constexpr std::size_t max_streams = 64;

@@ -20,7 +20,8 @@ inline constexpr std::size_t max_peer_message_bytes = max_message_bytes + (64U <
 /// The same before the other side has proven anything.
 inline constexpr std::size_t max_peer_hello_bytes = 4096;
 /// Bytes queued for the other side of a link before it is given up; what both sides have under way
-/// stays below max_link_bytes, so that only one that does not read at all comes to that.
+/// stays below it (actors/link_share.hpp), so that only one that does not read at all comes to
+/// that.
 inline constexpr std::size_t max_peer_queued_bytes = 512U << 20U;
 /// Bytes of large requests and large replies under way on a link; further large ones wait
 /// (actors/link_share.hpp).

@@ -144,10 +144,11 @@ def test_a_bad_certificate_makes_no_link_and_both_logs_say_why(
     mended.of_role(role).reload()
     coordinator, worker = mended.coordinator, mended.workers[0]
     refused = len(coordinator.said("worker_refused"))
+    before = len(worker.said("coordinator_unreachable"))
     coordinator.restart()  # links that stand go on with what they began with
 
     def why() -> list[str]:
-        lines = worker.said("coordinator_unreachable")
+        lines = worker.said("coordinator_unreachable")[before:]
         return [line["why"] for line in lines if said in line["why"]]
 
     assert eventually(why), mended.tail()

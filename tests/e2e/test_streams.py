@@ -158,7 +158,7 @@ def test_a_client_that_never_reads_costs_a_bounded_amount(
 ) -> None:
     sandbox.commands.start(f"head -c {64 * MEGABYTE} /dev/zero", command_id="c").wait(60)
     before = resident(daemon.pid)
-    with raw_connection(daemon) as connection:
+    with raw_connection(daemon, ping_interval=None) as connection:  # a pong would be behind it all
         connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         hello = {"protocolVersion": 1, "features": ["streams"]}
         source = {"output": {"sandboxId": sandbox.id, "commandId": "c"}}

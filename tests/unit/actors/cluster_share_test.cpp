@@ -54,6 +54,31 @@ TEST_CASE("a large request is under way until the worker has taken it, not until
   CHECK(alice.got(900)->state == "ended");
 }
 
+TEST_CASE("a large request that its client waits for no more is under way until it is taken") {
+  cluster_fixture c({"w1"}, holding());
+  client alice(c, "alice"), bob(c, "bob");
+  const auto id = c.running_sandbox(alice);
+  const auto his = c.running_sandbox(bob);
+  auto& pool = *c.node("w1").copy;
+  pool.held = true;  // nothing that is large is taken
+  constexpr unsigned each = 8U << 20U;
+  const auto share = actors::link_share::most_of_one / each;
+  for (std::size_t i = 0; i < 2 * share; ++i) {
+    const auto late = alice.ask(hold_with_input(id, "c" + std::to_string(i), each), 1000);
+    c.advance(std::chrono::seconds(2));
+    CHECK(alice.got(late)->code == "deadline_exceeded");
+  }
+  const auto arrived = pool.jobs.size();
+  CHECK(arrived > 0);
+  CHECK(arrived <= share);
+  bob.ask(hold_with_input(his, "one", each));
+  CHECK(pool.jobs.size() == arrived + 1);
+  pool.held = false;
+  c.run();
+  alice.ask(hold_with_input(id, "last", each));
+  CHECK(alice.call(get_command(id, "last")).state == "running");
+}
+
 TEST_CASE("a principal whose large replies never come keeps the link from no other") {
   cluster_fixture c({"w1"});
   client mallory(c, "mallory"), more(c, "mallory"), alice(c, "alice");

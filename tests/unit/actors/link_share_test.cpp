@@ -1,6 +1,7 @@
 #include "actors/link_share.hpp"
 
 #include <catch2/catch.hpp>
+#include <string>
 #include <vector>
 
 using dsec::actors::link_share;
@@ -43,6 +44,17 @@ TEST_CASE("whoever has nothing under way may have one, also on a full link") {
   CHECK_FALSE(s.next());
   s.release("victim", link_share::most_of_one);
   CHECK(s.next() == 101U);
+}
+
+TEST_CASE("a crowd of principals cannot have more under way than the link can queue") {
+  link_share s;
+  constexpr std::size_t each = 8U << 20U;
+  std::uint64_t call = 0;
+  for (int i = 0; i < 100; ++i) s.hold("p" + std::to_string(i), ++call, each);
+  CHECK(go(s) == link_share::most_of_all / each);
+  CHECK(s.under_way() < proto::max_peer_queued_bytes);
+  s.release("p0", each);
+  CHECK(go(s) == 1);
 }
 
 TEST_CASE("one that is more than its share goes alone") {

@@ -146,7 +146,7 @@ TEST_CASE("output that was waited for and finds no room is not there yet") {
   client alice(node, "alice");
   const auto id = with_held_command(node, alice);
   const auto waits = alice.ask(read_when_there(id, 0, 60'000));
-  alice.session->queued = proto::max_promised_bytes;
+  alice.session->queued = proto::max_promised_bytes + proto::max_unpromised_bytes;
   fake::fate end;
   end.out = "abc";
   node.backend->finish(id, "c1", end);
@@ -159,6 +159,26 @@ TEST_CASE("output that was waited for and finds no room is not there yet") {
   const auto again = alice.call(read_when_there(id, 0, 60'000));
   CHECK(again.out == "abc");
   CHECK(again.ended);
+}
+
+TEST_CASE("output that was waited for comes where all promises are made and none is kept") {
+  node_fixture node(holding());
+  client alice(node, "alice");
+  const auto id = with_held_command(node, alice);
+  std::vector<std::string> silent;
+  for (int i = 0; i < 3; ++i) silent.push_back(node.running_sandbox(alice));
+  for (const auto& one : silent) alice.call(write_file(one, "/f", "content"));
+  node.copy->held = true;
+  for (const auto& one : silent) {
+    for (int i = 0; i < 2; ++i) alice.ask(read_file(one, "/f"), for_long);
+  }
+  node.copy->jobs.clear();  // those are never answered
+  node.copy->held = false;
+  const auto waits = alice.ask(read_when_there(id, 0, 60'000));
+  node.backend->write(id, "c1", "abc");
+  node.run();
+  REQUIRE(alice.got(waits));
+  CHECK(alice.got(waits)->out == "abc");
 }
 
 TEST_CASE("so many may wait for output of a sandbox, and those that have gone make room") {
@@ -199,4 +219,17 @@ TEST_CASE("so many may wait for commands of a sandbox") {
   SECTION("what cannot be waited for can be ended") {
     CHECK(alice.call(kill_command(id, "c1")).state == "ended");
   }
+}
+
+TEST_CASE("those who end a command are not without number either") {
+  auto deaf = holding();
+  deaf.on_step = [](std::string_view step, const std::string&) -> base::result<void> {
+    if (step == "kill") return base::fail(base::errc::not_found, "it is still on its way");
+    return {};
+  };
+  node_fixture node(deaf);
+  client alice(node, "alice");
+  const auto id = with_held_command(node, alice);
+  auto others = crowd(node, 2 * actors::command_waits::most - 1, kill_command(id, "c1"));
+  CHECK(alice.call(kill_command(id, "c1")).state == "running");
 }
