@@ -1,1 +1,2 @@
-dsec_fuzz(aether_channel DEPENDS dsec_options)
+dsec_fuzz(aether_channel DEPENDS dsec_options
+          PARSER src/guest/aether/decode.hpp)

@@ -1,1 +1,2 @@
-dsec_fuzz(client_json DEPENDS dsec_proto)
+dsec_fuzz(client_json DEPENDS dsec_proto
+          PARSER src/proto/json_read.cpp src/proto/json_write.cpp)

@@ -1,1 +1,3 @@
-dsec_fuzz(request_policy DEPENDS dsec_net)
+dsec_fuzz(request_policy DEPENDS dsec_net
+          PARSER src/net/request_policy.cpp
+          APART ticket_body)

@@ -30,6 +30,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (line[4].find(chosen) == std::string_view::npos) std::abort();
   if (const auto ticket = ticket_of(line[4]); ticket && (ticket->empty() || chosen.empty()))
     std::abort();
+  // What the server at the other end of a link says when it refuses.
+  if (const auto why = read_error_body(rest); why && why->code == dsec::base::errc::ok)
+    std::abort();
   const std::string body = error_body(dsec::base::errc::invalid_argument, rest);
   if (body.empty() || dsec::base::shown(rest, 123).size() > 123) std::abort();
   return 0;
