@@ -63,14 +63,21 @@ std::string reason(const std::string& errors) {
   return printable(text, 1000);
 }
 
-std::string hint(errc code, bool insecure) {
+bool is_registry(const skopeo_copy& wanted) {
+  return wanted.from.starts_with(registry_prefix);
+}
+
+std::string hint(errc code, const skopeo_copy& wanted) {
   switch (code) {
     case errc::unauthenticated:
       return "; log in with 'skopeo login', or set REGISTRY_AUTH_FILE";
     case errc::unavailable:
-      return insecure ? "" : "; --insecure-registry is for registries without TLS";
+      return wanted.insecure_registry ? "" : "; --insecure-registry is for registries without TLS";
     case errc::too_large:
       return "; the limit is import.max_mb";
+    case errc::corrupt:
+      // Of gzip's there are skopeos that lose the beginning (1.9.3, with an early pgzip).
+      return is_registry(wanted) ? "" : "; decompress the archive first if it is compressed";
     default:
       return "";
   }
@@ -104,7 +111,7 @@ base::error explain(const skopeo_copy& wanted, const std::string& errors) {
   const auto code = found == sayings.end() ? errc::corrupt : found->code;
   return {code,
           "skopeo could not copy " + printable(wanted.from) + ": " + reason(errors) +
-              hint(code, wanted.insecure_registry),
+              hint(code, wanted),
           code == errc::io ? ENOSPC : 0};
 }
 
@@ -142,13 +149,23 @@ result<std::uint64_t> check_sizes(const skopeo_copy& wanted, const oci_manifest&
   if (sum <= wanted.max_bytes) return largest;
   return fail(errc::too_large, "the " + std::to_string(manifest.layers.size()) + " layers of " +
                                    printable(wanted.from) + " have " + std::to_string(sum) +
-                                   " bytes" + hint(errc::too_large, false));
+                                   " bytes" + hint(errc::too_large, wanted));
 }
 
 struct chosen_image {
   std::string reference;
-  std::uint64_t largest_blob = 0;
+  std::uint64_t largest_file = 0;  // that is written to copy it
 };
+
+/// The manifest that skopeo makes of an archive: it has read the layers, decompressing them where
+/// need be, and says how large they will be. Nothing is written, but for an archive that is itself
+/// compressed.
+result<chosen_image> measure(const skopeo_copy& wanted) {
+  DSEC_TRY(const auto text, inspect(wanted, wanted.from));
+  DSEC_TRY(const auto manifest, parse_oci_manifest(text, "manifest of " + printable(wanted.from)));
+  DSEC_CHECK(check_sizes(wanted, manifest));
+  return chosen_image{wanted.from, wanted.max_bytes};
+}
 
 /// Reads manifests only. What is copied afterwards is named by its digest: the registry cannot give
 /// another one than was looked at.
@@ -183,11 +200,7 @@ result<chosen_image> choose(const skopeo_copy& wanted) {
 
 result<void> copy_by_skopeo(const skopeo_copy& wanted, const progress& tell) {
   tell("fetch", wanted.from);
-  // Of an archive nothing is known before it is read.
-  chosen_image source{wanted.from, wanted.max_bytes};
-  if (wanted.from.starts_with(registry_prefix)) {
-    DSEC_TRY(source, choose(wanted));
-  }
+  DSEC_TRY(const auto source, is_registry(wanted) ? choose(wanted) : measure(wanted));
   std::vector<std::string> words{"skopeo", "copy", "--quiet",
                                  // A saved image's layers need not be compressed to be read again.
                                  "--dest-oci-accept-uncompressed-layers"};
@@ -195,7 +208,7 @@ result<void> copy_by_skopeo(const skopeo_copy& wanted, const progress& tell) {
   words.push_back(source.reference);
   words.push_back("oci:" + wanted.layout.string() + ":" + std::string(skopeo_tag));
   auto bounded = wanted;
-  bounded.max_bytes = std::min<std::uint64_t>(wanted.max_bytes, source.largest_blob + small_files);
+  bounded.max_bytes = std::min<std::uint64_t>(wanted.max_bytes, source.largest_file + small_files);
   DSEC_CHECK(run(bounded, std::move(words)));
   return {};
 }
