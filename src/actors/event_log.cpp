@@ -37,6 +37,8 @@ std::string_view to_string(event_kind k) {
       return "command.failed";
     case event_kind::command_ended:
       return "command.ended";
+    case event_kind::launcher_died:
+      return "launcher.died";
   }
   return "unknown";
 }

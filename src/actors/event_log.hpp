@@ -30,6 +30,7 @@ enum class event_kind : std::uint8_t {
   command_started,
   command_failed,  // never ran
   command_ended,
+  launcher_died,
 };
 std::string_view to_string(event_kind k);
 

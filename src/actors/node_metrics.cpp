@@ -77,8 +77,11 @@ void put_sandboxes(exposition& out, const node_metrics& m, const backends::backe
   const auto stats = backend.stats();
   out.begin_gauge("dsec_ready_slots", "Slots made ahead for creates to come.");
   out.sample(stats.slots_ready);
-  out.begin_counter("dsec_launcher_restarts_total", "Launchers that died and were replaced.");
+  out.begin_counter("dsec_launcher_deaths_total", "Launchers that died under this dsecd.");
   out.sample(static_cast<double>(stats.launcher_deaths));
+  out.begin_counter("dsec_launcher_restarts_total",
+                    "Launchers that took the place of dead ones and hold all sandboxes.");
+  out.sample(static_cast<double>(stats.launcher_restarts));
 }
 
 void put_workers(exposition& out, const std::map<std::string, std::string>& edges) {

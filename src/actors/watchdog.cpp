@@ -9,7 +9,7 @@ namespace dsec::actors {
 
 void watchdog_state::begin(watchdog_args a) {
   args = std::move(a);
-  if (args.env) launcher_deaths = args.env->backend->stats().launcher_deaths;
+  if (args.env) told = args.env->backend->stats();
   sleep();
 }
 
@@ -35,9 +35,13 @@ void watchdog_state::on_beat(const beat& b) {
 }
 
 void watchdog_state::tell_of_launchers() {
-  for (const auto now = args.env->backend->stats().launcher_deaths; launcher_deaths < now;
-       ++launcher_deaths)
-    args.env->events->add({.kind = event_kind::launcher_restarted});
+  const auto now = args.env->backend->stats();
+  const auto tell = [&](event_kind kind, std::uint64_t before, std::uint64_t after) {
+    for (; before < after; ++before) args.env->events->add({.kind = kind});
+  };
+  tell(event_kind::launcher_died, told.launcher_deaths, now.launcher_deaths);
+  tell(event_kind::launcher_restarted, told.launcher_restarts, now.launcher_restarts);
+  told = now;
 }
 
 void watchdog_state::tell_of_health() {

@@ -38,7 +38,7 @@ struct watchdog_state {
 
   watchdog_actor::pointer self;
   watchdog_args args;
-  std::uint64_t launcher_deaths = 0;    // that were told of
+  backends::backend_stats told;         // deaths and restarts of launchers that were told of
   std::set<std::string> unhealthy_for;  // likewise: subjects
 
   explicit watchdog_state(watchdog_actor::pointer s) : self(s) {}

@@ -175,6 +175,9 @@ struct probe_item {
 struct backend_stats {
   std::uint32_t slots_ready = 0;
   std::uint64_t launcher_deaths = 0;
+  /// Times that another launcher had taken the place of one that died, or of several, and held all
+  /// sandboxes.
+  std::uint64_t launcher_restarts = 0;
 };
 
 class backend {

@@ -64,12 +64,15 @@ def test_what_is_done_is_counted(daemon):
     assert eventually(lambda: value(fetch(daemon), "dsec_scheduling_delay_seconds_count") > 0)
 
 
-def test_phases_survive_the_next_daemon_and_a_launcher_that_dies_is_counted(own):
+def test_a_launcher_that_dies_is_counted_and_phases_survive_the_next_daemon(own):
     sandbox = Sandbox.create(TINY, memory_mb=64)
+    assert value(fetch(own), "dsec_launcher_restarts_total") == 0
+    subprocess.run(["kill", "-9", str(own.launcher)], check=True)
+    # Its death is told at once; that another holds the sandbox, when dsecd may be killed too.
+    assert eventually(lambda: value(fetch(own), "dsec_launcher_deaths_total") == 1)
+    assert eventually(lambda: value(fetch(own), "dsec_launcher_restarts_total") == 1)
     own.restart()
     assert eventually(lambda: value(fetch(own), "dsec_sandboxes", phase="running") == 1)
-    subprocess.run(["kill", "-9", str(own.launcher)], check=True)
-    assert eventually(lambda: value(fetch(own), "dsec_launcher_restarts_total") == 1)
     sandbox.stop()
     assert eventually(lambda: value(fetch(own), "dsec_sandboxes", phase="stopped") == 1)
 

@@ -206,14 +206,15 @@ TEST_CASE("a launcher that could not adopt a sandbox is told of it again",
   container_rig rig;
   {
     auto box = rig.start("kept");
-    std::atomic<bool> again{false};
-    base::failpoint::arm("container.launcher.adopt", "error");
-    base::failpoint::arm("container.launcher.adopted", [&] {
-      base::failpoint::arm("container.launcher.adopt", [&] { again = true; });
-    });
+    base::failpoint::arm("container.launcher.adopt", "error", true);
+    std::atomic<bool> adopted{false};
+    base::failpoint::arm("container.launcher.adopted", [&] { adopted = true; });  // or not
     kill_launcher(rig);
-    CHECK(eventually([&] { return again.load(); }));
+    CHECK(eventually([&] { return adopted.load(); }));
+    CHECK(eventually([&] { return rig.backend().stats().launcher_deaths == 1; }));
+    CHECK(rig.backend().stats().launcher_restarts == 0);
     base::failpoint::disarm_all();
+    CHECK(eventually([&] { return rig.backend().stats().launcher_restarts == 1; }));
     rig.backend().leave();
   }
   check_next_daemon_has(rig, "kept");

@@ -179,7 +179,7 @@ void container_backend::refill() {
 }
 
 backends::backend_stats container_backend::stats() const {
-  return {host_->slots.ready(), host_->launcher_deaths};
+  return {host_->slots.ready(), host_->launcher_deaths, host_->launcher_restarts};
 }
 
 result<void> container_backend::close() {

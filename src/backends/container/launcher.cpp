@@ -80,6 +80,7 @@ result<inherited_launcher> launcher::meet_locked(sys::unique_fd connection, laun
     return fail(listed.error());
   }
   client->settle();
+  met_ = true;
   layers_ns_ = client->take_layers_namespace();
   process_.emplace(std::move(process));
   publish(std::move(client));
@@ -130,6 +131,7 @@ void launcher::publish(std::shared_ptr<launcher_client> client) {
 }
 
 result<void> launcher::start_locked() {
+  replacing_ = replacing_ || met_;
   publish(nullptr);
   DSEC_CHECK(end_process_locked());
   DSEC_TRY(auto process, launcher_process::start(paths_, layers_ns_.get()));
@@ -137,6 +139,7 @@ result<void> launcher::start_locked() {
   DSEC_TRY(auto connection, launcher_process::connect(paths_));
   DSEC_TRY(std::shared_ptr<launcher_client> client,
            launcher_client::open(loop_, std::move(connection), hooks_.events));
+  met_ = true;
   const auto adopted = adopt_all_locked(*client);
   DSEC_CHECK(base::failpoint::check("container.launcher.adopted"));
   layers_ns_ = client->take_layers_namespace();
@@ -144,8 +147,12 @@ result<void> launcher::start_locked() {
   publish(std::move(client));
   base::log::info("launcher_started",
                   {{"pid", process_->pid()}, {"generation", held().generation}});
-  if (!adopted) hooks_.incomplete();
+  adopted ? tell_if_replaced_locked() : hooks_.incomplete();
   return {};
+}
+
+void launcher::tell_if_replaced_locked() {
+  if (std::exchange(replacing_, false)) hooks_.replaced();
 }
 
 result<void> launcher::adopt_all_locked(launcher_client& client) {
@@ -167,6 +174,7 @@ result<void> launcher::adopt_again() {
   set_adopting(true);
   auto adopted = adopt_all_locked(*living.client);
   set_adopting(false);
+  if (adopted) tell_if_replaced_locked();
   return adopted;
 }
 

@@ -39,6 +39,8 @@ class launcher {
     launcher_events events;
     std::function<std::vector<survivor>()> survivors;  // asked when a new launcher takes over
     std::function<void()> incomplete = [] {};          // not all were adopted: adopt_again() is due
+    /// A launcher in the place of another holds all survivors: dsecd may end without them.
+    std::function<void()> replaced = [] {};
   };
   launcher(base::paths paths, sys::event_loop& loop, hooks h);
 
@@ -85,6 +87,7 @@ class launcher {
   base::result<std::optional<inherited_launcher>> await_locked(launcher_vigil& vigil);
   base::result<inherited_launcher> meet_locked(sys::unique_fd connection, launcher_vigil& vigil);
   base::result<void> adopt_all_locked(launcher_client& client);
+  void tell_if_replaced_locked();
   lease held();  // living or not
   void publish(std::shared_ptr<launcher_client> client);
   void set_adopting(bool adopting);
@@ -99,6 +102,8 @@ class launcher {
   bool adopting_ = false;  // client_ is being told of survivors
   std::mutex mutex_;       // one start or end at a time; for what follows
   bool shut_down_ = false;
+  bool met_ = false;        // one has greeted
+  bool replacing_ = false;  // one that had greeted is gone, and none holds all survivors since
   std::optional<launcher_process> process_;
   sys::unique_fd layers_ns_;  // keeps the layers mounted from one launcher to the next
 };

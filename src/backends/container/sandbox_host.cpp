@@ -49,6 +49,7 @@ launcher::hooks hooks_for(sandbox_host& host) {
     host.relaunching.post([&host] { start_another(host, first_retry); });
   };
   h.incomplete = [&host] { adopt_later(host, first_retry); };
+  h.replaced = [&host] { ++host.launcher_restarts; };
   h.survivors = [&host] {
     return host.left.survivors([&host] {
       std::vector<survivor> all;

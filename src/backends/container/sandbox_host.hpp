@@ -62,7 +62,7 @@ struct sandbox_host {
   layer_cache layers;
   slot_pool slots;
   failure_areas areas;
-  std::atomic<std::uint64_t> launcher_deaths{0};
+  std::atomic<std::uint64_t> launcher_deaths{0}, launcher_restarts{0};
   std::atomic<bool> closing{false};
   std::atomic<bool> leaving{false};      // instances that are destroyed do not stop their sandboxes
   housekeeper chores{"dsec-chores", 0};  // last: its jobs use all of the above

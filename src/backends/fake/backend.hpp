@@ -32,6 +32,7 @@ class backend final : public backends::backend {
   ~backend() override;
 
   [[nodiscard]] std::string name() const override { return name_; }
+  [[nodiscard]] backends::backend_stats stats() const override { return host_->stats(); }
   std::vector<backends::probe_item> probe() override;
   base::result<std::unique_ptr<backends::instance>> start(const backends::start_spec& spec,
                                                           backends::event_sink sink) override;

@@ -73,6 +73,16 @@ void host::keep_steps(bool on) {
   keep_steps_ = on;
 }
 
+void host::count(const backends::backend_stats& stats) {
+  const std::scoped_lock lock(mutex_);
+  stats_ = stats;
+}
+
+backends::backend_stats host::stats() const {
+  const std::scoped_lock lock(mutex_);
+  return stats_;
+}
+
 base::result<void> host::step(std::string_view what, const std::string& sandbox_id) const {
   if (!script_.on_step) return {};
   return script_.on_step(what, sandbox_id);

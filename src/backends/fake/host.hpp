@@ -52,6 +52,8 @@ class host {
   [[nodiscard]] std::vector<backends::start_spec> started() const;
   /// Steps are written down from now on, or not.
   void keep_steps(bool on);
+  /// What its backends say that they have counted.
+  void count(const backends::backend_stats& stats);
 
   // --- for backends and sandboxes ---
 
@@ -65,6 +67,7 @@ class host {
   /// It hears nothing any more.
   void detach(const std::shared_ptr<const void>& owner);
   void note(std::string step);
+  [[nodiscard]] backends::backend_stats stats() const;
   [[nodiscard]] bool news_held() const;
   void later(std::chrono::milliseconds delay, std::function<void()> call);
 
@@ -76,6 +79,7 @@ class host {
   std::map<std::string, std::shared_ptr<sandbox>> sandboxes_;
   std::vector<std::string> steps_;
   std::vector<backends::start_spec> started_;
+  backends::backend_stats stats_;
   bool keep_steps_ = true;
   bool news_held_ = false;
   timer timer_;  // last: its thread uses the rest

@@ -133,6 +133,19 @@ TEST_CASE("what makes a node unhealthy, and that it is well again, are events") 
         names{"node.unhealthy", "node.healthy"});
 }
 
+TEST_CASE("the death of a launcher and that another holds the sandboxes are events, each in time") {
+  node_fixture node;
+  client alice(node, "alice");
+  const auto kinds = [&] { return events_of(alice, alice.ask(list_events()))->kinds; };
+  node.backend->host()->count({.launcher_deaths = 2});
+  node.advance(1s);
+  CHECK(kinds() == names{"launcher.died", "launcher.died"});
+  node.backend->host()->count({.launcher_deaths = 2, .launcher_restarts = 1});
+  node.advance(1s);
+  node.advance(1s);
+  CHECK(kinds() == names{"launcher.died", "launcher.died", "launcher.restarted"});
+}
+
 TEST_CASE("asking what a sandbox uses is no use of it") {
   node_fixture node;
   client alice(node, "alice");
