@@ -25,7 +25,7 @@ struct lease_changed {
 /// What a worker says of itself, at once and every second.
 struct node_report {
   edge_load load;
-  std::uint64_t creates = 0;                       // that it had been sent when it counted the rest
+  std::uint64_t creates = 0;                       // sent to it and counted in `load`, or over
   std::string unhealthy;                           // why; empty: healthy
   std::optional<std::vector<std::string>> images;  // all it has, when they have changed
 };

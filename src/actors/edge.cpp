@@ -235,7 +235,7 @@ edge_self::behavior_type edge(edge_self::stateful_pointer<edge_state> self, work
       [self](const call& c) { return self->state.on_call(c); },
       [self](const find_sandbox& m) { return self->state.on_find(m); },
       [self](const find_key& m) { return self->state.on_find_key(m); },
-      [self](get_load) { return self->state.on_get_load(); },
+      [self](const get_load& m) { return self->state.on_get_load(m); },
       [self](const stop_everything& m) { return self->state.on_stop_everything(m); },
       [self](const creates_abandoned& m) { self->state.on_abandoned(m); },
       [self](const sandbox_released& m) { self->state.on_released(m); },

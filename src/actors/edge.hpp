@@ -148,7 +148,7 @@ struct edge_state {
   // edge_create.cpp
   void on_resolved(const images_resolved& m);
   void on_memory(const memory_read& m);
-  edge_load on_get_load();
+  counted_load on_get_load(const get_load& m);
   void on_alarm(const alarm_rang& rang);
 
   // edge_withdraw.cpp

@@ -37,6 +37,7 @@ time_point last_moment(const call& c) {
 
 caf::result<reply> edge_state::on_create(const call& c, proto::CreateSandbox::Reader request,
                                          capnp::Text::Reader asked_key) {
+  if (c.arrival) c.arrival->note();
   if (env->health->draining())
     return reply(error_reply(c.id, {errc::unavailable, "dsecd is stopping; try again", 0}));
   const auto key = idempotency_key(asked_key);
@@ -142,9 +143,10 @@ admission_policy edge_state::policy() const {
   return {n.max_sandboxes, std::uint64_t{n.memory_reserve_mb} << 20U, n.memory_overcommit};
 }
 
-edge_load edge_state::on_get_load() {
-  return {memory ? load() : node_load{{}, live, limits_bytes, 0}, policy(),
-          static_cast<std::uint32_t>(creates.size()), env->health->draining()};
+counted_load edge_state::on_get_load(const get_load& m) {
+  return {{memory ? load() : node_load{{}, live, limits_bytes, 0}, policy(),
+           static_cast<std::uint32_t>(creates.size()), env->health->draining()},
+          *m.creates};
 }
 
 node_load edge_state::load() {

@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "actors/arrival.hpp"
 #include "actors/edge_load.hpp"
 #include "actors/lease_table.hpp"
 #include "actors/ledger.hpp"
@@ -70,6 +71,7 @@ struct call {
   /// A create that has not been admitted by then is refused, for another worker to try; none: as
   /// long as its deadline allows.
   std::optional<time_point> admit_by{};
+  std::shared_ptr<const actors::arrival> arrival{};  // of a create that came over a link
 
   /// What is left when the request has been parsed. Its bytes count against what its connection
   /// may send until nobody holds them any more.
@@ -206,7 +208,13 @@ struct found_key {
   key_state state = key_state::unknown;
 };
 /// How much there is to do; answered without what has to be read (edge_load.hpp).
-struct get_load {};
+struct get_load {
+  std::shared_ptr<const arrivals> creates;  // of the link that asks
+};
+struct counted_load {
+  edge_load load;
+  std::uint64_t creates = 0;  // that are counted in it, or are over
+};
 /// Refuses new sandboxes and ends all there are, or leaves them as they are; answered when that is
 /// done.
 struct stop_everything {
@@ -223,7 +231,7 @@ using front_actor = caf::typed_actor<caf::replies_to<call>::with<reply>,  // cre
 using edge_actor = caf::typed_actor<caf::replies_to<call>::with<reply>,                          //
                                     caf::replies_to<find_sandbox>::with<found_sandbox>,          //
                                     caf::replies_to<find_key>::with<found_key>,                  //
-                                    caf::replies_to<get_load>::with<edge_load>,                  //
+                                    caf::replies_to<get_load>::with<counted_load>,               //
                                     caf::replies_to<stop_everything>::with<everything_stopped>,  //
                                     caf::reacts_to<creates_abandoned>,                           //
                                     caf::reacts_to<sandbox_released>,                            //
@@ -247,6 +255,7 @@ struct relayed {
   std::chrono::milliseconds left{0};               // to its deadline
   std::optional<std::chrono::milliseconds> admit;  // see call::admit_by
   std::string trace;
+  std::shared_ptr<const actors::arrival> arrival{};  // see call::arrival
 };
 /// One client connection; its socket side sends what came in.
 struct frame_arrived {
@@ -341,7 +350,7 @@ CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::everything_stopped)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::find_key)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::found_key)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::get_load)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::edge_load)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::counted_load)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::front_is)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::close_everything)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(dsec::actors::everything_closed)

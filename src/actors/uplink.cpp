@@ -173,7 +173,7 @@ base::result<void> uplink_state::on_verdict(body::Reader b) {
   if (!b.isWelcome()) return fail(errc::protocol, "a coordinator that does not say welcome");
   at = stage::up;
   tries = 0;
-  creates = 0;
+  creates = std::make_shared<arrivals>(0);
   seen.reset();
   seen_at = now();
   looking = false;
@@ -220,16 +220,17 @@ void uplink_state::on_seen(const worker_seen& m) {
 }
 
 void uplink_state::report() {
-  node_report said{{}, creates, seen ? seen->unhealthy : "it has not looked at its host yet", {}};
+  node_report said{{}, 0, seen ? seen->unhealthy : "it has not looked at its host yet", {}};
   if (now() - seen_at >= look_patience)
     said.unhealthy = "its copy pool has had no time to look at the host";
   if (seen && seen->images && seen->images != images_told) images_told = said.images = seen->images;
-  self->request(edge, caf::infinite, get_load{})
+  self->request(edge, caf::infinite, get_load{creates})
       .then(
           [this, n = link, said = std::move(said),
-           memory = seen ? seen->memory : std::nullopt](const edge_load& load) mutable {
+           memory = seen ? seen->memory : std::nullopt](const counted_load& counted) mutable {
             if (n != link || at != stage::up) return;
-            said.load = load;
+            said.load = counted.load;
+            said.creates = counted.creates;
             if (memory) said.load.now.memory = *memory;
             session->send(report_frame(said));
           },

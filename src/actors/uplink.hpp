@@ -108,10 +108,10 @@ struct uplink_state {
   std::shared_ptr<net::ws_session> session;
   proto::peer_hello hello;
   std::unordered_map<std::uint64_t, channel> channels;
-  std::uint64_t creates = 0;        // that came over this link
-  std::optional<worker_seen> seen;  // the last time, over this link
-  time_point seen_at;               // at first, since when it stands
-  bool looking = false;             // the copy pool has been asked to look again
+  std::shared_ptr<arrivals> creates;  // of this link
+  std::optional<worker_seen> seen;    // the last time, over this link
+  time_point seen_at;                 // at first, since when it stands
+  bool looking = false;               // the copy pool has been asked to look again
   std::optional<std::vector<std::string>> images_told;
   std::minstd_rand dice{std::random_device{}()};
 

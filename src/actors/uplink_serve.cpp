@@ -74,8 +74,8 @@ base::result<void> uplink_state::on_request(proto::PeerRequest::Reader request) 
            proto::frame::from_bytes(std::as_bytes(std::span(data.begin(), data.size()))));
   const auto is_create = proto::view<proto::Request>(frame).read(
       [](proto::Request::Reader r) { return r.getBody().isCreateSandbox(); });
-  if (is_create && *is_create) ++creates;
   auto as = read_relayed(request);
+  if (is_create && *is_create) as.arrival = std::make_shared<const arrival>(creates);
   if (request.getSayTaken())
     frame = frame.with(std::make_shared<const taken_notice>(session, as.id));
   const auto it = channels.find(request.getChannel());

@@ -178,6 +178,7 @@ void ws_conn_state::accept(std::uint64_t id, proto::Request::Reader request,
             which,
             now};
   if (m.as && m.as->admit) p.request.admit_by = now + *m.as->admit;
+  if (m.as) p.request.arrival = m.as->arrival;
   deadlines.want(self, p.deadline);
   hold_or_route(in_flight.emplace(id, std::move(p)).first->second);
 }

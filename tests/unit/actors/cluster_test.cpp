@@ -285,6 +285,23 @@ TEST_CASE("a create that never left the coordinator does not count on its worker
   CHECK(c.live("w1") == 1);
 }
 
+TEST_CASE("a create that a report has overtaken on its worker counts all the same") {
+  cluster_fixture c({"w1", "w2"});
+  client alice(c, "alice");
+  auto& w1 = c.workers.at("w1");
+  c.node("w1").copy->held = true;  // a create stays one that waits
+  c.advance(2s);                   // and reports are of what was seen before
+  // The link's actor finds both in its mailbox, and asks the edge before the create is there.
+  w1.frozen = true;
+  alice.ask(create(), 60'000);
+  w1.frozen = false;
+  c.advance(1s, 1s);
+  REQUIRE(c.live("w1") + c.live("w2") == 0);
+  alice.ask(create(), 60'000);
+  c.run();
+  CHECK(c.live("w2") == 1);
+}
+
 TEST_CASE("creates of one key that a worker answered hide no later ones") {
   cluster_fixture c({"w1", "w2"});
   client alice(c, "alice");
