@@ -176,7 +176,7 @@ void cluster_state::on_listed(std::uint64_t token, const std::string& edge,
   if (it == gatherings.end()) return;
   auto& g = it->second;
   --g.asked;
-  if (g.ending) {
+  if (g.ending && answer != nullptr) {  // of the last merge: no worker is asked any more
     g.who.answer(*answer);
     gatherings.erase(it);
     return go_on_listing();

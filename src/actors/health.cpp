@@ -122,6 +122,7 @@ std::map<std::string, std::string> health_board::reasons() {
 std::vector<base::pool_health> health_board::pools() {
   const std::scoped_lock lock(mutex_);
   std::vector<base::pool_health> all;
+  all.reserve(pools_.size());
   for (const auto& pool : pools_) all.push_back(pool->check());
   return all;
 }

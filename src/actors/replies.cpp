@@ -300,6 +300,7 @@ proto::frame node_reply(std::uint64_t id, const node_view& node) {
     out.setMemoryAvailableBytes(node.memory.available);
     out.setMemoryAdmittedBytes(node.admitted_bytes);
     std::vector<std::string> reasons;
+    reasons.reserve(node.unhealthy.size());
     for (const auto& [subject, reason] : node.unhealthy) reasons.push_back(subject + ": " + reason);
     put_texts(out.initUnhealthy(static_cast<unsigned>(reasons.size())), reasons);
   });

@@ -78,7 +78,8 @@ result<void> run_steps(smoke::session& s) {
         std::chrono::duration_cast<std::chrono::milliseconds>(clock::now() - began).count();
     std::cout << (seen ? "ok    " : "FAIL  ") << step.name
               << std::string(12 - std::string_view(step.name).size(), ' ') << spent << " ms  "
-              << (seen ? *seen : seen.error().sentence()) << std::endl;
+              << (seen ? *seen : seen.error().sentence()) << '\n'
+              << std::flush;
     if (!seen) return fail(errc::internal, std::string("smoke: step '") + step.name + "' failed");
   }
   return {};

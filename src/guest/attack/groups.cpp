@@ -26,7 +26,8 @@ constexpr int most_children = 8;  // of one group; a host may have thousands
 
 std::vector<std::string> entries(int dir, unsigned char type) {
   std::vector<std::string> names;
-  DIR* stream = fdopendir(openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const int own = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  DIR* stream = own >= 0 ? fdopendir(own) : nullptr;
   if (stream == nullptr) return names;
   while (const dirent* e = readdir(stream)) {
     if (e->d_type == type && e->d_name[0] != '.') names.emplace_back(e->d_name);

@@ -56,7 +56,8 @@ void eat_memory(int mib, bool hold) {
   void* memory = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) exit(3);
   memset(memory, 1, size);
-  while (hold) pause();
+  if (!hold) return;
+  for (;;) pause();
 }
 
 }  // namespace dsec::attack

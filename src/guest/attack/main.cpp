@@ -43,7 +43,7 @@ int copy() {
 }
 
 int run(const std::string& name, const char* argument) {
-  const int number = argument == nullptr ? 0 : atoi(argument);
+  const int number = argument == nullptr ? 0 : static_cast<int>(strtol(argument, nullptr, 10));
   if (name == "say") return puts(argument) < 0;
   if (name == "exit") return number;
   if (name == "copy") return copy();
